@@ -12,11 +12,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 )
 
-// indexFile has the identity of the claim index that this node found whole, and the selection for which it did. It is not made
-// durable: without it all claims are read once more.
+// indexFile has the identity of the claim index that this node found whole, and the selection for
+// which it did. It is not made durable: without it all claims are read once more.
 const indexFile = "claim-index"
 
-// followClaimIndex has the API server select the claims while it can, and reads all of them while it cannot.
+// followClaimIndex has the API server select the claims while it can, and reads all of them while
+// it cannot.
 func (g *generation) followClaimIndex(ctx context.Context) {
 	selection, begun := claimindex.SelectionOf(g.self), sync.Once{}
 	whole := ""
@@ -50,8 +51,8 @@ func (g *generation) followClaimIndex(ctx context.Context) {
 	f.Run(ctx)
 }
 
-// keptFile has what this node knows of the policy that labels kept volumes. It is not made durable: without it all volumes are read once
-// more.
+// keptFile has what this node knows of the policy that labels kept volumes. It is not made durable:
+// without it all volumes are read once more.
 const keptFile = "volume-index"
 
 // followKept has the API server select the volumes that are kept for claims while it can.
@@ -71,8 +72,8 @@ func (g *generation) followKept(ctx context.Context) {
 	})
 }
 
-// tellAudits returns a function that logs what was found when all claims were read to see whether each has its label; once, where the next
-// audit finds the same.
+// tellAudits returns a function that logs what was found when all claims were read to see whether
+// each has its label; once, where the next audit finds the same.
 func (g *generation) tellAudits() func(whole bool, labelled int, err error) {
 	last := ""
 	return func(whole bool, labelled int, err error) {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// What audits find is logged when it changes: a cluster without a claim is audited every ten minutes.
+// What audits find is logged when it changes: a cluster without a claim is audited every ten
+// minutes.
 func TestAuditsAreToldOnce(t *testing.T) {
 	var log strings.Builder
 	g := &generation{d: &daemon{Options: Options{Log: slog.New(slog.NewTextHandler(&log, nil))}}}

@@ -23,8 +23,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
-// Confine takes from this process what a daemon with this configuration does not need (package confine).
-// It cannot be undone. What the daemon works with is made before: later it could not be.
+// Confine takes from this process what a daemon with this configuration does not need (package
+// confine). It cannot be undone. What the daemon works with is made before: later it could not be.
 func Confine(o Options, cfg config.Config) (*confine.Confined, error) {
 	if !cfg.Confine {
 		return &confine.Confined{Off: true}, nil
@@ -42,9 +42,10 @@ func Confine(o Options, cfg config.Config) (*confine.Confined, error) {
 	return confine.Process(rules)
 }
 
-// reachable reports whether a directory that the daemon works in can be opened without waiting for storage that hangs. Its own
-// directories are not asked: they were made a moment ago, and without them it opens no pool until it is started
-// again, while on a busy host the response alone may take longer than is waited for.
+// reachable reports whether a directory that the daemon works in can be opened without waiting for
+// storage that hangs. Its own directories are not asked: they were made a moment ago, and without
+// them it opens no pool until it is started again, while on a busy host the response alone may take
+// longer than is waited for.
 func (o Options) reachable(path string) bool {
 	own := []string{aroundState(o.StateDir), o.RuntimeDir, state.PoolLocks}
 	return o.Responds == nil || slices.Contains(own, path) || o.Responds(path)
@@ -96,8 +97,8 @@ var resolver = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"}
 
 var programDirectories = []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt"}
 
-// resolverDirectories are where the resolver's files really are, if those are links: their owners, such as
-// systemd-resolved, replace them there.
+// resolverDirectories are where the resolver's files really are, if those are links: their owners,
+// such as systemd-resolved, replace them there.
 func resolverDirectories() []string {
 	var all []string
 	for _, file := range resolver {
@@ -116,8 +117,8 @@ func programDirectory(program string) []string {
 	return []string{filepath.Dir(found)}
 }
 
-// aroundState is what holds the state directory and nothing else, so that one that was lost can be made
-// again; it has that only where the packages' layout is kept.
+// aroundState is what holds the state directory and nothing else, so that one that was lost can be
+// made again; it has that only where the packages' layout is kept.
 func aroundState(dir string) string {
 	if filepath.Base(dir) == filepath.Base(state.Directory) && !crowded(filepath.Dir(dir)) {
 		return filepath.Dir(dir)
@@ -125,8 +126,8 @@ func aroundState(dir string) string {
 	return dir
 }
 
-// around are the directories of a file and of what it links to: a file that is replaced is another file to
-// Landlock. Of directories that hold what is others' only the file itself is allowed.
+// around are the directories of a file and of what it links to: a file that is replaced is another
+// file to Landlock. Of directories that hold what is others' only the file itself is allowed.
 func around(file string) []string {
 	var all []string
 	real, err := filepath.EvalSymlinks(file)
@@ -153,10 +154,11 @@ func crowded(dir string) bool {
 // systems are trees in which the parent of a pool's mount point is not its alone, however deep.
 var systems = []string{"/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/sys", "/usr", "/var"}
 
-// workIn is the directory that the daemon may work in for a pool: the one in which the mount point is.
-// Landlock finds a rule by going up from a file, and from the root of a mount it goes on above the mount
-// point (security/landlock/fs.c): so the rule also holds for what is mounted later. Where that directory
-// holds more than pools, it is the pool's own; then what is mounted later needs another start.
+// workIn is the directory that the daemon may work in for a pool: the one in which the mount point
+// is. Landlock finds a rule by going up from a file, and from the root of a mount it goes on above
+// the mount point (security/landlock/fs.c): so the rule also holds for what is mounted later. Where
+// that directory holds more than pools, it is the pool's own; then what is mounted later needs
+// another start.
 func workIn(p config.Pool) string {
 	parent := filepath.Dir(cmp.Or(p.MountPoint, p.Path))
 	if !p.RequireMount {
@@ -169,9 +171,9 @@ func workIn(p config.Pool) string {
 	return parent
 }
 
-// ConfineLooker is Confine for the process that looks under mount points (package mountpoint) by the configuration in
-// this file: it reads that, the mount table, the files that user and group names are looked up in, and what the generator
-// kept of an earlier configuration.
+// ConfineLooker is Confine for the process that looks under mount points (package mountpoint) by
+// the configuration in this file: it reads that, the mount table, the files that user and group
+// names are looked up in, and what the generator kept of an earlier configuration.
 func ConfineLooker(file, kept string) (*confine.Confined, error) {
 	return confine.Process(confine.Rules{
 		Read:      slices.Concat(around(file), []string{"/etc/passwd", "/etc/group", "/etc/localtime", "/proc", kept}),
@@ -191,7 +193,8 @@ func (d *daemon) confine(cfg config.Config) {
 	d.Log.Info(d.confined.String())
 }
 
-// Fits reports why a configuration cannot be taken into use by a process that is confined; nil if it can.
+// Fits reports why a configuration cannot be taken into use by a process that is confined; nil if
+// it can.
 func Fits(o Options, confined *confine.Confined, cfg config.Config) error {
 	if confined == nil || confined.Off || confined.Failed != "" {
 		return nil
@@ -222,8 +225,8 @@ func (e *RestartError) Error() string {
 	return e.why + ": it has to be restarted"
 }
 
-// replaced ends the daemon when a file that it needs was replaced and is out of its reach, so that the
-// service manager starts it again; where there is none, it is told once.
+// replaced ends the daemon when a file that it needs was replaced and is out of its reach, so that
+// the service manager starts it again; where there is none, it is told once.
 func (d *daemon) replaced() {
 	if d.confined == nil {
 		return
@@ -250,9 +253,11 @@ func (d *daemon) outsideOf(p config.Pool) func() string {
 	return func() string { return d.outside(workIn(p), p.Path) }
 }
 
-// outside returns why a path is out of this process's reach for good, and ends the daemon; "" if it is in reach. What is around it
-// may have been absent at the start, or not have responded, as on a busy host, and is not allowed then. Where the path alone is allowed, its storage
-// may have come later; it looks at mounts that changed since. Where what is around the mount point is, what is mounted there later is in reach.
+// outside returns why a path is out of this process's reach for good, and ends the daemon; "" if it
+// is in reach. What is around it may have been absent at the start, or not have responded, as on a
+// busy host, and is not allowed then. Where the path alone is allowed, its storage may have come
+// later; it looks at mounts that changed since. Where what is around the mount point is, what is
+// mounted there later is in reach.
 func (d *daemon) outside(allowed, path string) string {
 	if d.confined == nil || d.confined.ABI == 0 || d.confined.Has(allowed) && (allowed != path || !d.remounted.Load()) {
 		return ""
@@ -265,8 +270,9 @@ func (d *daemon) outside(allowed, path string) string {
 	return why.Error()
 }
 
-// capable reports what the configuration needs and the service does not have: systemd reads what the
-// generator writes at a daemon-reload. Without it chmod(2) leaves the bit out and reports no error.
+// capable reports what the configuration needs and the service does not have: systemd reads what
+// the generator writes at a daemon-reload. Without it chmod(2) leaves the bit out and reports no
+// error.
 func capable(cfg config.Config) error {
 	needs := slices.IndexFunc(cfg.Pools, func(p config.Pool) bool { return p.Mode&fs.ModeSetgid != 0 })
 	if needs < 0 || has(unix.CAP_FSETID) {

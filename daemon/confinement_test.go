@@ -94,8 +94,9 @@ func text(err error) string {
 	return err.Error()
 }
 
-// What was not there when the daemon confined itself, or did not respond, only another start brings in reach: the pool's storage, or what
-// is around its mount point. A daemon that is not confined reaches everything.
+// What was not there when the daemon confined itself, or did not respond, only another start brings
+// in reach: the pool's storage, or what is around its mount point. A daemon that is not confined
+// reaches everything.
 func TestOutsideOf(t *testing.T) {
 	log, lines := logged()
 	d := &daemon{Options: Options{Log: log}}

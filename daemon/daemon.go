@@ -38,9 +38,11 @@ type Options struct {
 	Version    string           // for status and metrics
 	Log        *slog.Logger     // must not be nil
 	Reload     <-chan os.Signal // read the configuration again; may be nil
-	// MetricsSocket listens already, for the metrics, in place of the configured address; may be nil.
+	// MetricsSocket listens already, for the metrics, in place of the configured address; may be
+	// nil.
 	MetricsSocket *os.File
-	// Responds reports whether a path's filesystem responds, without letting this process wait for it; nil: all do.
+	// Responds reports whether a path's filesystem responds, without letting this process wait for
+	// it; nil: all do.
 	Responds func(path string) bool
 }
 
@@ -80,8 +82,9 @@ func Run(ctx context.Context, o Options) error {
 	defer d.end(nil)
 	d.unit, d.host = OwnUnit("/"), ownership.ReadHost(os.DirFS("/"))
 	d.confine(cfg)
-	// Not before: go-selinux keeps a procfs of its own where it may make one (fsopen, CAP_SYS_ADMIN), and Landlock's rule
-	// for this process's directory is of the procfs in /proc. Then no label could be set for new files.
+	// Not before: go-selinux keeps a procfs of its own where it may make one (fsopen,
+	// CAP_SYS_ADMIN), and Landlock's rule for this process's directory is of the procfs in /proc.
+	// Then no label could be set for new files.
 	d.warn(hostcheck.CheckSELinux(selinux.Mode(), !selinux.Lacks(selinux.PoolType)))
 	if err := d.run(ctx, cfg); err != nil {
 		return err
@@ -140,8 +143,8 @@ func (o Options) load() (config.Config, error) {
 	return cfg, nil
 }
 
-// refuseScrapes tells what waits on the socket that systemd listens on why there is no daemon. What was
-// left there would have systemd start the service again at once, without end.
+// refuseScrapes tells what waits on the socket that systemd listens on why there is no daemon. What
+// was left there would have systemd start the service again at once, without end.
 func (o Options) refuseScrapes(ctx context.Context, why error) {
 	if o.MetricsSocket == nil {
 		return
@@ -174,8 +177,8 @@ func (d *daemon) run(ctx context.Context, cfg config.Config) error {
 	return nil
 }
 
-// runOne runs a generation until ctx ends (nil) or a reload brings the next one. A configuration that
-// is bad leaves the present one in force.
+// runOne runs a generation until ctx ends (nil) or a reload brings the next one. A configuration
+// that is bad leaves the present one in force.
 func (d *daemon) runOne(ctx context.Context, g *generation) *generation {
 	life, end := context.WithCancel(ctx)
 	defer end()
@@ -291,7 +294,8 @@ func (d *daemon) listen(address string) (net.Listener, error) {
 	return net.Listen("tcp", address)
 }
 
-// healthy returns what a restart could mend, nil if there is nothing: an API server that is away is not.
+// healthy returns what a restart could mend, nil if there is nothing: an API server that is away is
+// not.
 func (d *daemon) healthy() error {
 	g := d.now.get()
 	if !g.started.Load() {
@@ -355,8 +359,8 @@ func (d *daemon) feedWatchdog(ctx context.Context) {
 	}
 }
 
-// tell keeps systemd's STATUS and the status file true: whenever something changed, and now and then
-// for the numbers. While a start or reload lasts it also asks for more time.
+// tell keeps systemd's STATUS and the status file true: whenever something changed, and now and
+// then for the numbers. While a start or reload lasts it also asks for more time.
 func (d *daemon) tell(ctx context.Context) {
 	every := time.NewTicker(5 * time.Second)
 	defer every.Stop()
@@ -383,9 +387,9 @@ func (d *daemon) tell(ctx context.Context) {
 	}
 }
 
-// keep writes the status file, and says what it says now. Both are done under the lock, so that what was
-// asked before is never written or said after what was asked later: a request for more time after READY=1
-// would put the watchdog off.
+// keep writes the status file, and says what it says now. Both are done under the lock, so that
+// what was asked before is never written or said after what was asked later: a request for more
+// time after READY=1 would put the watchdog off.
 func (d *daemon) keep(g *generation, say func(Status)) {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()

@@ -54,7 +54,8 @@ type generation struct {
 	volumes *kube.Informer[*corev1.PersistentVolume]
 	common  []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
 	nodes   *kube.Informer[*corev1.Node]
-	// contents are the VolumeSnapshotContents of the daemon's driver, nil where no pool takes snapshots.
+	// contents are the VolumeSnapshotContents of the daemon's driver, nil where no pool takes
+	// snapshots.
 	contents *kube.Informer[*snapshotapi.Content]
 	filter   *claimfilter.Filter                   // of the claims
 	indexed  chan struct{}                         // is closed when it is known how the claims are to be read
@@ -175,8 +176,8 @@ func (g *generation) runClaims(ctx context.Context) {
 	}
 }
 
-// followKubeconfig takes a corrected kubeconfig or token into use, without a restart and without reading everything
-// again. One that leads to another API server is a reload.
+// followKubeconfig takes a corrected kubeconfig or token into use, without a restart and without
+// reading everything again. One that leads to another API server is a reload.
 func (g *generation) followKubeconfig(ctx context.Context) {
 	g.client.FollowKubeconfig(ctx, func(err error) {
 		switch {
@@ -231,9 +232,10 @@ func (g *generation) watchMounts(ctx context.Context) {
 	}()
 }
 
-// becomeReady tells systemd when each pool was checked, and lets the work begin when the watches are complete
-// too. An API server that is away keeps neither the boot nor a reload waiting, with which a corrected
-// kubeconfig is loaded; kubelet and other daemons that need a server start the same way.
+// becomeReady tells systemd when each pool was checked, and lets the work begin when the watches
+// are complete too. An API server that is away keeps neither the boot nor a reload waiting, with
+// which a corrected kubeconfig is loaded; kubelet and other daemons that need a server start the
+// same way.
 func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, started chan<- struct{}) {
 	if !await(ctx, checked) {
 		return
@@ -280,8 +282,9 @@ func (g *generation) sayReady() {
 	signal(g.d.changed)
 }
 
-// outage is how long the API cannot be used before pauses between tries have become long. Shorter troubles
-// come one after the other where every other request fails, and there the pauses are wanted.
+// outage is how long the API cannot be used before pauses between tries have become long. Shorter
+// troubles come one after the other where every other request fails, and there the pauses are
+// wanted.
 const outage = 10 * time.Second
 
 // onTrouble is told once when the API cannot be used, and with nil when it can again.

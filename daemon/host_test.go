@@ -26,7 +26,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
-// What a configuration opens to the confined process: what its pools and its kubeconfig need, and no more.
+// What a configuration opens to the confined process: what its pools and its kubeconfig need, and
+// no more.
 func TestConfinementOfAConfiguration(t *testing.T) {
 	dir := hosttest.Dir(t)
 	plain, plugin := filepath.Join(dir, "plain"), filepath.Join(dir, "plugin")
@@ -91,7 +92,8 @@ func TestConfineOff(t *testing.T) {
 	}
 }
 
-// The state directory's parent is the daemon's own only in the packages' layout. In any other it is others'.
+// The state directory's parent is the daemon's own only in the packages' layout. In any other it is
+// others'.
 func TestAroundState(t *testing.T) {
 	for dir, want := range map[string]string{
 		"/var/lib/hostpath-provisioner/state": "/var/lib/hostpath-provisioner",
@@ -130,8 +132,8 @@ func TestStartAgainNeedsAServiceManager(t *testing.T) {
 	}
 }
 
-// A pool is not outside of a confinement that is not in force: another start would not help it, and the daemon
-// would end again and again.
+// A pool is not outside of a confinement that is not in force: another start would not help it, and
+// the daemon would end again and again.
 func TestOutsideIsOfTheConfinement(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -155,7 +157,8 @@ func TestOutsideIsOfTheConfinement(t *testing.T) {
 	}
 }
 
-// The pool that the service's unit cannot serve is named; a configuration without such a mode asks for nothing.
+// The pool that the service's unit cannot serve is named; a configuration without such a mode asks
+// for nothing.
 func TestCapable(t *testing.T) {
 	plain, setgid := config.Pool{Name: "plain", Mode: 0o777}, config.Pool{Name: "team", Mode: 0o770 | fs.ModeSetgid}
 	if err := capable(config.Config{Pools: []config.Pool{plain}}); err != nil {

@@ -27,7 +27,8 @@ func logged() (*slog.Logger, *bytes.Buffer) {
 	}})), &b
 }
 
-// The kubeconfig of the command line comes before that of the file, and the file's warnings are logged.
+// The kubeconfig of the command line comes before that of the file, and the file's warnings are
+// logged.
 func TestOptionsLoad(t *testing.T) {
 	file := filepath.Join(hosttest.Dir(t), "config.toml")
 	text := "node = 'n'\nkubeconfig = '/nonexistent/of-the-file'\n[pool.p]\npath = '/srv/p'\nrequire_mount = false\n"
@@ -46,7 +47,8 @@ func TestOptionsLoad(t *testing.T) {
 	}
 }
 
-// A daemon with a configuration that has errors returns them all, and makes neither of its directories.
+// A daemon with a configuration that has errors returns them all, and makes neither of its
+// directories.
 func TestRunRefusesABadConfiguration(t *testing.T) {
 	dir := hosttest.Dir(t)
 	o := Options{Config: filepath.Join(dir, "config.toml"), StateDir: filepath.Join(dir, "state"), RuntimeDir: filepath.Join(dir, "run"), Log: slog.New(slog.DiscardHandler)}
@@ -64,8 +66,8 @@ func TestRunRefusesABadConfiguration(t *testing.T) {
 	}
 }
 
-// The sentence begins with what is wrong with the configuration on disk, and tells an error from a change that
-// needs a restart.
+// The sentence begins with what is wrong with the configuration on disk, and tells an error from a
+// change that needs a restart.
 func TestSentenceOfABadReload(t *testing.T) {
 	for _, c := range []struct {
 		why, want string
@@ -85,8 +87,8 @@ func TestSentenceOfABadReload(t *testing.T) {
 	}
 }
 
-// An outage of the API is told in the status while it lasts, is not what a restart would mend, and its time counts
-// from its first error.
+// An outage of the API is told in the status while it lasts, is not what a restart would mend, and
+// its time counts from its first error.
 func TestTroubleIsToldUntilItEnds(t *testing.T) {
 	d, g := newDaemon(t)
 	d.now.set(g)
@@ -110,7 +112,8 @@ func TestTroubleIsToldUntilItEnds(t *testing.T) {
 	}
 }
 
-// Before every pool was checked the daemon is neither healthy nor usable, and the response to a probe tells why.
+// Before every pool was checked the daemon is neither healthy nor usable, and the response to a
+// probe tells why.
 func TestUnhealthyBeforeTheFirstCheck(t *testing.T) {
 	d, g := newDaemon(t)
 	d.now.set(g)

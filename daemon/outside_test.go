@@ -78,8 +78,9 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestNoClientset: the typed clientset registers all of Kubernetes' types. With it the binary has 40 MB instead of 25, and each
-// daemon takes 10 MiB more (make footprint). An import of client-go that looks harmless may bring it along.
+// TestNoClientset: the typed clientset registers all of Kubernetes' types. With it the binary has
+// 40 MB instead of 25, and each daemon takes 10 MiB more (make footprint). An import of client-go
+// that looks harmless may bring it along.
 func TestNoClientset(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "../cmd/hostpath-provisioner")
 	list.Stderr = os.Stderr
@@ -98,8 +99,9 @@ func TestNoClientset(t *testing.T) {
 	}
 }
 
-// TestNoTrace: grpc's tracing links html/template and HTTP handlers by golang.org/x/net/trace, 0.4 MB of which nothing is used. The
-// Makefile and packaging/build.sh build with the tag that leaves it out.
+// TestNoTrace: grpc's tracing links html/template and HTTP handlers by golang.org/x/net/trace, 0.4
+// MB of which nothing is used. The Makefile and packaging/build.sh build with the tag that leaves
+// it out.
 func TestNoTrace(t *testing.T) {
 	for _, file := range []string{"../Makefile", "../packaging/build.sh"} {
 		text, err := os.ReadFile(file)
@@ -118,8 +120,8 @@ func TestNoTrace(t *testing.T) {
 	}
 }
 
-// TestPlanIsPure: what plan decides depends on nothing but what it is given. It has no way to a disk, a network, a
-// clock or chance.
+// TestPlanIsPure: what plan decides depends on nothing but what it is given. It has no way to a
+// disk, a network, a clock or chance.
 func TestPlanIsPure(t *testing.T) {
 	pure := []string{"cmp", "crypto/sha256", "encoding/hex", "errors", "fmt", "hash/fnv", "io/fs", "maps", "math", "math/big", "path", "slices", "strconv", "strings", "time", "unicode"}
 	eachFile(t, []string{"daemon/plan"}, func(_, name string, file *ast.File) {
@@ -152,7 +154,8 @@ func selected(s *ast.SelectorExpr, ok bool) (string, bool) {
 	return from.Name, true
 }
 
-// eachFile parses each file of these trees that is shipped; directories are given as pkg, from the root.
+// eachFile parses each file of these trees that is shipped; directories are given as pkg, from the
+// root.
 func eachFile(t *testing.T, trees []string, each func(pkg, name string, file *ast.File)) {
 	t.Helper()
 	for _, top := range trees {

@@ -19,8 +19,8 @@ func poolOf(name, quota string, first, last uint32) config.Pool {
 	return p
 }
 
-// Volumes have projects where the pool's quota is of projects alone, and the service with CAP_SYS_ADMIN may be asked about
-// no other pool.
+// Volumes have projects where the pool's quota is of projects alone, and the service with
+// CAP_SYS_ADMIN may be asked about no other pool.
 func TestWhichPoolsHaveProjects(t *testing.T) {
 	off, ceph := poolOf("off", config.QuotaOff, 1, 2), poolOf("ceph", config.QuotaCeph, 3, 4)
 	a, b := poolOf("a", config.QuotaProject, 5, 6), poolOf("b", config.QuotaProject, 7, 7)
@@ -47,8 +47,8 @@ func TestWhichPoolsHaveProjects(t *testing.T) {
 	}
 }
 
-// The rules see each key of a pool as it is configured. Directories are named by the configuration where it has another
-// pattern than the default.
+// The rules see each key of a pool as it is configured. Directories are named by the configuration
+// where it has another pattern than the default.
 func TestPoolOfTheRules(t *testing.T) {
 	p := poolOf("p", config.QuotaProject, 1, 2)
 	if planPool(p).Named {
@@ -85,8 +85,8 @@ func TestHostIDs(t *testing.T) {
 	}
 }
 
-// A reload keeps the store and the account of a pool that stays where it is, and what a pool elsewhere has promised is
-// not held against a new one of its name.
+// A reload keeps the store and the account of a pool that stays where it is, and what a pool
+// elsewhere has promised is not held against a new one of its name.
 func TestWhatAReloadKeeps(t *testing.T) {
 	d, _ := newDaemon(t)
 	p, q := poolOf("p", config.QuotaOff, 1, 2), poolOf("q", config.QuotaOff, 1, 2)
@@ -105,7 +105,8 @@ func TestWhatAReloadKeeps(t *testing.T) {
 	}
 }
 
-// What is promised is absent from the status until it was counted, and what is free while the storage is away.
+// What is promised is absent from the status until it was counted, and what is free while the
+// storage is away.
 func TestPromiseInTheStatus(t *testing.T) {
 	free := uint64(100)
 	for name, c := range map[string]struct {

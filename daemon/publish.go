@@ -54,8 +54,8 @@ func (g *generation) publish(ctx context.Context, started <-chan struct{}) {
 	g.publisher.Run(ctx)
 }
 
-// ownClasses are the names of the classes of the daemon's own provisioner for whose claims the scheduler chooses nodes. The
-// CSIDriver of an alias is another program's.
+// ownClasses are the names of the classes of the daemon's own provisioner for whose claims the
+// scheduler chooses nodes. The CSIDriver of an alias is another program's.
 func (g *generation) ownClasses() (names []string) {
 	for _, class := range g.classes.List() {
 		if g.self.Compares(class) {
@@ -99,7 +99,8 @@ func (o observer) Pool(s gate.State) {
 	o.publisher.Changed()
 }
 
-// Claim is part of controller.Metrics. A claim that there is no room for was sent here by what was published, perhaps.
+// Claim is part of controller.Metrics. A claim that there is no room for was sent here by what was
+// published, perhaps.
 func (o observer) Claim(pool, reason string, took time.Duration) {
 	o.Metrics.Claim(pool, reason, took)
 	if reason == plan.ReasonNotEnoughSpace {
@@ -122,8 +123,9 @@ func (p pauser) Pause(ctx context.Context, pool, volume string) (context.Context
 	}, nil
 }
 
-// serveInline makes inline volumes for the CSI node service, and takes them away, until ctx ends. Before each pool was checked it
-// would refuse them: a pod that asked while the daemon was away waits in the node service until then.
+// serveInline makes inline volumes for the CSI node service, and takes them away, until ctx ends.
+// Before each pool was checked it would refuse them: a pod that asked while the daemon was away
+// waits in the node service until then.
 func (g *generation) serveInline(ctx context.Context, checked <-chan struct{}) {
 	if !await(ctx, checked) {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
-// ProjectQuotas is how the volumes of a pool are limited by project quotas, nil if they are not. begun is shared by the
-// pools of a process.
+// ProjectQuotas is how the volumes of a pool are limited by project quotas, nil if they are not.
+// begun is shared by the pools of a process.
 func ProjectQuotas(p config.Pool, begun *volume.BegunProjects) *volume.ProjectQuotas {
 	if p.Quota != config.QuotaProject {
 		return nil
@@ -23,8 +23,8 @@ func ProjectQuotas(p config.Pool, begun *volume.BegunProjects) *volume.ProjectQu
 	}
 }
 
-// projectFiles are where administrators name projects, and in which element of a line the number is (projects(5),
-// projid(5)).
+// projectFiles are where administrators name projects, and in which element of a line the number is
+// (projects(5), projid(5)).
 var projectFiles = map[string]int{"etc/projects": 0, "etc/projid": 1}
 
 // namedProjects are the projects in these files. One that cannot be read names none.

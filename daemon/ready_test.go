@@ -21,7 +21,8 @@ const kubeconfig = `{"apiVersion": "v1", "kind": "Config", "current-context": "c
 	"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
 	"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}], "users": [{"name": "u"}]}`
 
-// newDaemon is one that has not been started, with a generation that knows nothing of its cluster yet.
+// newDaemon is one that has not been started, with a generation that knows nothing of its cluster
+// yet.
 func newDaemon(t *testing.T) (*daemon, *generation) {
 	t.Helper()
 	dir := hosttest.Dir(t)
@@ -63,8 +64,8 @@ func told(t *testing.T) (messages func() []string) {
 	return func() []string { return <-all }
 }
 
-// A request for more time after READY=1 would put the watchdog of a daemon off that hangs by then. Tried
-// many times, with news at every moment. It fails when the request is sent outside the lock.
+// A request for more time after READY=1 would put the watchdog of a daemon off that hangs by then.
+// Tried many times, with news at every moment. It fails when the request is sent outside the lock.
 func TestNoMoreTimeAfterReady(t *testing.T) {
 	for range 200 {
 		messages := told(t)
@@ -101,8 +102,8 @@ func TestNoMoreTimeAfterReady(t *testing.T) {
 	}
 }
 
-// A bad configuration that is reloaded while the daemon starts does not end its start; afterwards systemd
-// is told that the reload has ended.
+// A bad configuration that is reloaded while the daemon starts does not end its start; afterwards
+// systemd is told that the reload has ended.
 func TestBadReload(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		messages := told(t)

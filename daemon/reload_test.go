@@ -11,7 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// What a reload does with the file, and what it tells of it: in the log, and in the status while the old one is in force.
+// What a reload does with the file, and what it tells of it: in the log, and in the status while
+// the old one is in force.
 func TestReload(t *testing.T) {
 	const pool = "node = 'node-b'\nconfine = %t\n[pool.p]\npath = '/srv/p'\n"
 	for _, c := range []struct {

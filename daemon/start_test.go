@@ -31,7 +31,8 @@ func optionsIn(t *testing.T, dir, text string) Options {
 	return o
 }
 
-// socket listens as systemd does: the daemon gets the file, and a client's request, once sent, waits until it is accepted.
+// socket listens as systemd does: the daemon gets the file, and a client's request, once sent,
+// waits until it is accepted.
 func socket(t *testing.T) (file *os.File, send func(path, host string) (receive func() (*http.Response, string))) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -96,7 +97,8 @@ func TestScrapeOfABadConfiguration(t *testing.T) {
 	}
 }
 
-// Beside a daemon that runs, a second one changes nothing: not even what the first one tells of itself.
+// Beside a daemon that runs, a second one changes nothing: not even what the first one tells of
+// itself.
 func TestSecondDaemon(t *testing.T) {
 	o := optionsIn(t, hosttest.Dir(t), "node = 'n'\n[pool.p]\npath = '/srv/p'\n")
 	for _, dir := range []string{o.StateDir, o.RuntimeDir} {
@@ -132,7 +134,8 @@ func TestNoPlaceForState(t *testing.T) {
 	}
 }
 
-// A daemon that cannot confine itself works, tells why in its log and status, and can take every configuration.
+// A daemon that cannot confine itself works, tells why in its log and status, and can take every
+// configuration.
 func TestNotConfined(t *testing.T) {
 	dir := hosttest.Dir(t)
 	o := optionsIn(t, dir, "")
@@ -152,7 +155,8 @@ func TestNotConfined(t *testing.T) {
 	}
 }
 
-// The socket goes on listening between two configurations, and the names of this host are those of the request's Host.
+// The socket goes on listening between two configurations, and the names of this host are those of
+// the request's Host.
 func TestMetricsOnASocket(t *testing.T) {
 	file, send := socket(t)
 	d, g := newDaemon(t)

@@ -24,8 +24,8 @@ const StatusFile = "status.json"
 // TokenFile is the name, in the state directory, of the token that the daemon renewed.
 const TokenFile = "token"
 
-// SchemaVersion is that of all JSON that the program prints or writes for other programs. Fields are added under
-// the same number; it grows when one is renamed, removed or changes its meaning.
+// SchemaVersion is that of all JSON that the program prints or writes for other programs. Fields
+// are added under the same number; it grows when one is renamed, removed or changes its meaning.
 const SchemaVersion = 1
 
 // Status is what a running daemon says of itself, for the status command and for people.
@@ -100,7 +100,8 @@ func ReadStatus(runtimeDir string) (Status, error) {
 	return s, nil
 }
 
-// printable keeps what another user wrote from commanding the terminal, or from looking like other lines.
+// printable keeps what another user wrote from commanding the terminal, or from looking like other
+// lines.
 func (s *Status) printable() {
 	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Sentence}
 	for i := range s.Pools {
@@ -148,8 +149,8 @@ func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 	return p
 }
 
-// promise adds what the pool has promised. Before that was counted nobody knows what new volumes may
-// take. Of a shared pool the node that works in it counts.
+// promise adds what the pool has promised. Before that was counted nobody knows what new volumes
+// may take. Of a shared pool the node that works in it counts.
 func (p *PoolStatus) promise(room capacity.Room, own uint64, counted bool) {
 	if !counted {
 		if p.Scope != plan.ScopeShared {
@@ -202,7 +203,8 @@ func sentence(s Status) string {
 	return strings.Join(parts, "; ")
 }
 
-// free is what new volumes may take in all open pools: that of a filesystem once, however many pools are on it.
+// free is what new volumes may take in all open pools: that of a filesystem once, however many
+// pools are on it.
 func (s Status) free() (sum uint64) {
 	most := map[string]uint64{}
 	for i, p := range s.Pools {

@@ -19,8 +19,9 @@ type Unit struct {
 	Settings string
 }
 
-// OwnUnit is the unit that this process was started as. It is asked before the process confines itself: systemd
-// writes the files anew at a daemon-reload, which changes nothing for a process that runs.
+// OwnUnit is the unit that this process was started as. It is asked before the process confines
+// itself: systemd writes the files anew at a daemon-reload, which changes nothing for a process
+// that runs.
 func OwnUnit(root string) Unit {
 	cgroup, _ := os.ReadFile("/proc/self/cgroup")
 	return UnitOf(root, systemd.OwnUnit(string(cgroup)))
@@ -35,9 +36,10 @@ func UnitOf(root, name string) Unit {
 	return Unit{name, settings}
 }
 
-// Explain adds to a pool's report what the pool needs of the unit and does not have, because systemd has not read the
-// configuration since it was changed. Where the pool is closed, that comes first if it is this process's unit: what
-// is seen through a sandbox that hides the pool is not the pool.
+// Explain adds to a pool's report what the pool needs of the unit and does not have, because
+// systemd has not read the configuration since it was changed. Where the pool is closed, that comes
+// first if it is this process's unit: what is seen through a sandbox that hides the pool is not the
+// pool.
 func (u Unit) Explain(pool config.Pool, own bool, r *hostcheck.Report) {
 	if u.Name == "" {
 		return
@@ -77,8 +79,8 @@ func UnitPool(p config.Pool) systemd.Pool {
 	return pool
 }
 
-// setsGroupID reports whether files of a pool may get that bit: by the mode of its volumes, or because what is cloned has it,
-// as every directory has that kubelet gave an fsGroup.
+// setsGroupID reports whether files of a pool may get that bit: by the mode of its volumes, or
+// because what is cloned has it, as every directory has that kubelet gave an fsGroup.
 func setsGroupID(p config.Pool) bool {
 	return p.Mode&fs.ModeSetgid != 0 || p.MakesCopies()
 }
@@ -93,12 +95,13 @@ func LookedUnder(cfg config.Config) (points []string) {
 	return points
 }
 
-// OnNetwork reports whether the configuration says so: the scope of a network filesystem, its type, or a
-// device that is none.
+// OnNetwork reports whether the configuration says so: the scope of a network filesystem, its type,
+// or a device that is none.
 func OnNetwork(p config.Pool) bool {
 	local := strings.HasPrefix(p.Device, "/") || strings.Contains(p.Device, "=")
 	return p.Scope == config.ScopeShared || p.Device != "" && !local || slices.Contains(networkTypes, p.Filesystem) || strings.HasPrefix(p.Filesystem, "fuse.")
 }
 
-// networkTypes are those to which systemd itself applies _netdev (fstype_is_network in mountpoint-util.c).
+// networkTypes are those to which systemd itself applies _netdev (fstype_is_network in
+// mountpoint-util.c).
 var networkTypes = []string{"afs", "ceph", "cifs", "gfs", "gfs2", "glusterfs", "lustre", "ncp", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "davfs", "virtiofs", "9p", "sshfs"}

@@ -10,7 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
-// What a sandbox hides is told as that: a pool in /home that systemd does not know of is not missing.
+// What a sandbox hides is told as that: a pool in /home that systemd does not know of is not
+// missing.
 func TestUnitExplains(t *testing.T) {
 	pool := config.DefaultPool("home")
 	pool.Path, pool.RequireMount = "/home/volumes", false

@@ -13,8 +13,8 @@ import (
 // commonScopes are those whose volumes are not one node's.
 var commonScopes = []string{plan.ScopeShared, plan.ScopeEveryNode}
 
-// watchVolumes makes an informer of this node's volumes, and one of the volumes of each other scope that
-// a configured pool has, in those pools alone.
+// watchVolumes makes an informer of this node's volumes, and one of the volumes of each other scope
+// that a configured pool has, in those pools alone.
 func (g *generation) watchVolumes() {
 	changed := func(was, now *corev1.PersistentVolume) { g.controller.VolumeChanged(was, now) }
 	g.volumes = g.client.Volumes(plan.NodeLabelValue(g.cfg.Node), changed).WatchList()

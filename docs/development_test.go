@@ -28,7 +28,8 @@ func TestPackagesOfTheMap(t *testing.T) {
 	same(t, "packages", allOfFirstCells(t, "development.md", "Packages"), real)
 }
 
-// allOfFirstCells are the names in the first column of the tables under a heading, also where a cell has several.
+// allOfFirstCells are the names in the first column of the tables under a heading, also where a
+// cell has several.
 func allOfFirstCells(t *testing.T, file, heading string) (all []string) {
 	t.Helper()
 	_, section, ok := strings.Cut(read(t, file), "\n## "+heading+"\n")

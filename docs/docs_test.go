@@ -1,5 +1,5 @@
-// Package docs keeps the documents true: what they name exists, what exists they name, and what they
-// show can be read by what it is for.
+// Package docs keeps the documents true: what they name exists, what exists they name, and what
+// they show can be read by what it is for.
 package docs
 
 import (
@@ -37,7 +37,8 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// block is a fenced piece of code: "sh", "text", "toml", "toml fragment", "yaml web configuration", "yaml", "json" or "ini".
+// block is a fenced piece of code: "sh", "text", "toml", "toml fragment", "yaml web configuration",
+// "yaml", "json" or "ini".
 type block struct{ in, language, text string }
 
 var fence = regexp.MustCompile("(?ms)^```([a-z ]*)\n(.*?)^```$")
@@ -146,8 +147,8 @@ func headings(text string, from, to int) []string {
 	return all
 }
 
-// Every test that is named stands in the package that is named with it, and every test's name stands
-// with a package.
+// Every test that is named stands in the package that is named with it, and every test's name
+// stands with a package.
 func TestTests(t *testing.T) {
 	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`(?: \\(([a-z0-9/-]+)\\))?")
 	found := 0

@@ -26,8 +26,8 @@ func class(parameters map[string]string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Parameters: parameters}
 }
 
-// Every TOML block is a valid configuration without a warning. A "toml fragment" is a file of conf.d
-// beside the installed example.
+// Every TOML block is a valid configuration without a warning. A "toml fragment" is a file of
+// conf.d beside the installed example.
 func TestTOML(t *testing.T) {
 	for _, b := range blocks(t, "toml", "toml fragment") {
 		dir := t.TempDir()
@@ -91,7 +91,8 @@ func TestDropIns(t *testing.T) {
 	}
 }
 
-// Every YAML document is, strictly, an object of its kind, and every class one that the daemon takes.
+// Every YAML document is, strictly, an object of its kind, and every class one that the daemon
+// takes.
 func TestYAML(t *testing.T) {
 	pools := []plan.Pool{
 		{Name: "fast", Path: "/srv/fast", Default: true}, {Name: "agents", Path: "/srv/agents"},

@@ -16,8 +16,8 @@ var (
 		`/[\w./-]+\.(?:go|md|sh|yaml|txt|toml))\b`)
 )
 
-// Every test and every file of the tree that a comment, a page or a breakage names exists. The changelog may name
-// what was there once.
+// Every test and every file of the tree that a comment, a page or a breakage names exists. The
+// changelog may name what was there once.
 func TestMentions(t *testing.T) {
 	texts := sources(t)
 	exists := map[string]bool{}
@@ -62,7 +62,8 @@ func prefixes(file, name string, exists map[string]bool) bool {
 	return false
 }
 
-// sources are the texts of all files that people write about the code in, by their names below the root.
+// sources are the texts of all files that people write about the code in, by their names below the
+// root.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}

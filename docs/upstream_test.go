@@ -9,8 +9,8 @@ import (
 
 var driverOf = regexp.MustCompile(`\[Driver: ([^\]]+)\]`)
 
-// The numbers of Kubernetes' own tests are those that make test-upstream wants to pass, of each driver definition and of
-// StatefulSets.
+// The numbers of Kubernetes' own tests are those that make test-upstream wants to pass, of each
+// driver definition and of StatefulSets.
 func TestUpstreamCounts(t *testing.T) {
 	phrases := map[string]string{
 		"hostpath-provisioner": "%d with `csi`",

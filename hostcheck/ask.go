@@ -109,8 +109,8 @@ func deviceNode(device string) string {
 	return ""
 }
 
-// tagged is a configured device with a link of udev by UUID or label written as that UUID or label: a copy of the
-// disk has the same one, and the link leads to either.
+// tagged is a configured device with a link of udev by UUID or label written as that UUID or label:
+// a copy of the disk has the same one, and the link leads to either.
 func tagged(device string) string {
 	for prefix, dir := range tagDirs {
 		if name, ok := strings.CutPrefix(device, devDir+"/disk/"+dir+"/"); ok {
@@ -122,12 +122,13 @@ func tagged(device string) string {
 
 const devDir = "/dev"
 
-// twinsPatience is how long a look waits for other disks to be asked. What is not known by then is in the report of the
-// next look.
+// twinsPatience is how long a look waits for other disks to be asked. What is not known by then is
+// in the report of the next look.
 const twinsPatience = time.Second
 
-// ShownDev is where the host's /dev stands in the service, whose own has no disks (PrivateDevices= and
-// BindReadOnlyPaths= of hostpath-provisioner.service). What is there can be named and not opened.
+// ShownDev is where the host's /dev stands in the service, whose own has no disks (PrivateDevices=
+// and BindReadOnlyPaths= of hostpath-provisioner.service). What is there can be named and not
+// opened.
 const ShownDev = "/run/hostpath-provisioner/dev"
 
 // udevName encodes a label as udev does for its links (encode_devnode_name in systemd's
@@ -188,8 +189,8 @@ func deviceNumber(path string) string {
 	return ""
 }
 
-// askDevice asks the filesystem itself for its UUID, which no stale link of udev can get wrong, and a btrfs
-// for its devices. Before Linux 6.9, and where a filesystem has none, it stays unknown.
+// askDevice asks the filesystem itself for its UUID, which no stale link of udev can get wrong, and
+// a btrfs for its devices. Before Linux 6.9, and where a filesystem has none, it stays unknown.
 func (g *gatherer) askDevice(f *Facts, fd int, e enter) {
 	btrfs := newView(g.expect, *f).on.FSType == "btrfs"
 	byUUID := strings.HasPrefix(tagged(g.expect.Device), "UUID=")

@@ -10,13 +10,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// autofs is the type of the filesystem that an automounter puts where another is mounted on first use:
-// x-systemd.automount of fstab(5), and automount(8).
+// autofs is the type of the filesystem that an automounter puts where another is mounted on first
+// use: x-systemd.automount of fstab(5), and automount(8).
 const autofs = "autofs"
 
-// An automount point is opened at most triggerBurst times in triggerWindow. systemd starts a mount unit
-// no more than five times in ten seconds (StartLimitBurst= of systemd.unit(5)), and then gives up the
-// automount unit as well, for good (automount_trigger_notify in core/automount.c).
+// An automount point is opened at most triggerBurst times in triggerWindow. systemd starts a mount
+// unit no more than five times in ten seconds (StartLimitBurst= of systemd.unit(5)), and then gives
+// up the automount unit as well, for good (automount_trigger_notify in core/automount.c).
 const (
 	triggerBurst  = 4
 	triggerWindow = 10 * time.Second
@@ -28,11 +28,12 @@ type trigger struct {
 	err   string      // of the last one, "" if something was mounted
 }
 
-// automount opens an automount point, so that its filesystem is mounted, and reads the mount table again.
-// That waits for the automounter, which may never return: as every question, it is told before.
+// automount opens an automount point, so that its filesystem is mounted, and reads the mount table
+// again. That waits for the automounter, which may never return: as every question, it is told
+// before.
 //
-// Only opening it as a directory does it: O_PATH alone is served from the automounter's empty directory
-// (follow_automount in fs/namei.c), which would pass for a filesystem without a marker.
+// Only opening it as a directory does it: O_PATH alone is served from the automounter's empty
+// directory (follow_automount in fs/namei.c), which would pass for a filesystem without a marker.
 func (g *gatherer) automount(f *Facts, v view, e enter) view {
 	place := g.expect.place()
 	if g.auto.again(g.time()) {
@@ -55,8 +56,8 @@ func (g *gatherer) automount(f *Facts, v view, e enter) view {
 	return v
 }
 
-// tried notes what an attempt came to. An automounter that fails is told by the error of the open; without
-// one, what it mounted went again at once, or stands where this process does not see it.
+// tried notes what an attempt came to. An automounter that fails is told by the error of the open;
+// without one, what it mounted went again at once, or stands where this process does not see it.
 func (t *trigger) tried(err error, waits bool) {
 	switch {
 	case !waits:

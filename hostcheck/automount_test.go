@@ -20,8 +20,8 @@ func automounted(t *testing.T) (*pool, *hosttest.Automounter) {
 	return p, hosttest.Automount(t, p.dir, "-o", "loop", p.image.File, p.dir)
 }
 
-// No process but the one that looks opens the pool, and that mounts it: at first, and after the automounter took
-// it away because no process used it.
+// No process but the one that looks opens the pool, and that mounts it: at first, and after the
+// automounter took it away because no process used it.
 func TestProbeMountsAnAutomount(t *testing.T) {
 	p, _ := automounted(t)
 	for round := range 3 {
@@ -49,7 +49,8 @@ func TestProbeLooksUnderAnAutomount(t *testing.T) {
 	p.sees(t, "not mounted, and immutable", ReasonNotAutomounted)
 }
 
-// A pool below the mount point, and one that needs no mount, are reached through the automount as well.
+// A pool below the mount point, and one that needs no mount, are reached through the automount as
+// well.
 func TestProbeBelowAnAutomount(t *testing.T) {
 	p, _ := automounted(t)
 	p.sees(t, "mounted")
@@ -65,7 +66,8 @@ func TestProbeBelowAnAutomount(t *testing.T) {
 	}
 }
 
-// An automounter that fails is said to fail, and that is no missing marker. Once it works, so does the pool.
+// An automounter that fails is said to fail, and that is no missing marker. Once it works, so does
+// the pool.
 func TestProbeFailingAutomount(t *testing.T) {
 	p, a := automounted(t)
 	a.Fails()
@@ -101,8 +103,8 @@ func TestProbeSparesTheAutomounter(t *testing.T) {
 	p.sees(t, "later")
 }
 
-// An automounter that never responds does not hang the look, costs one thread, and is not waited for by
-// others. When it responds, the pool opens.
+// An automounter that never responds does not hang the look, costs one thread, and is not waited
+// for by others. When it responds, the pool opens.
 func TestProbeHungAutomount(t *testing.T) {
 	p, a := automounted(t)
 	a.Holds()
@@ -120,8 +122,8 @@ func TestProbeHungAutomount(t *testing.T) {
 	}
 }
 
-// Below an indirect map not even the mount point exists before it is looked for, and its directory belongs
-// to the automounter, which has no flags for it.
+// Below an indirect map not even the mount point exists before it is looked for, and its directory
+// belongs to the automounter, which has no flags for it.
 func TestProbeIndirectAutomount(t *testing.T) {
 	image := hosttest.Mkfs(t, "ext4", 16)
 	base := filepath.Join(hosttest.Dir(t), "auto")

@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A btrfs may lie on several devices, all with the same UUID and label. Which of them the mount table
-// names, and to which one udev's links lead, is chance; and the kernel's general question for a UUID is
-// none of btrfs (ENOTTY, up to Linux 6.18). Its own two questions need no privilege (linux/btrfs.h).
+// A btrfs may lie on several devices, all with the same UUID and label. Which of them the mount
+// table names, and to which one udev's links lead, is chance; and the kernel's general question for
+// a UUID is none of btrfs (ENOTTY, up to Linux 6.18). Its own two questions need no privilege
+// (linux/btrfs.h).
 const (
 	btrfsFSInfo  = 0x8400941f // BTRFS_IOC_FS_INFO: struct btrfs_ioctl_fs_info_args
 	btrfsDevInfo = 0xd000941e // BTRFS_IOC_DEV_INFO: struct btrfs_ioctl_dev_info_args
@@ -21,8 +22,8 @@ const (
 	btrfsMaxDevices                   = 4096 // numbers of devices that are asked for: they grow with each one that is added
 )
 
-// btrfsOf asks a btrfs, of which a file is open at fd, for its UUID and for the numbers ("major:minor") of
-// the devices that it lies on. It is "" on any other filesystem.
+// btrfsOf asks a btrfs, of which a file is open at fd, for its UUID and for the numbers
+// ("major:minor") of the devices that it lies on. It is "" on any other filesystem.
 func btrfsOf(fd int) (uuid string, members []string) {
 	var info [btrfsFSInfoSize]byte
 	if !ask(fd, btrfsFSInfo, unsafe.Pointer(&info)) {

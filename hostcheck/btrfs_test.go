@@ -36,8 +36,8 @@ func twoDevices(t *testing.T) (p *pool, devices [2]string) {
 	return p, devices
 }
 
-// A btrfs on two devices is the configured one by its UUID, by its label and by each of its devices,
-// whichever of them the mount table names and udev's link leads to.
+// A btrfs on two devices is the configured one by its UUID, by its label and by each of its
+// devices, whichever of them the mount table names and udev's link leads to.
 func TestProbeBtrfsOnTwoDevices(t *testing.T) {
 	p, devices := twoDevices(t)
 	uuid := hosttest.Run(t, "blkid", "-p", "-s", "UUID", "-o", "value", devices[0])

@@ -26,8 +26,8 @@ func Check(e Expect, f Facts) Report {
 	return r
 }
 
-// unseen closes a pool that no rule closes only because too little of it was seen: without its identity, or
-// without a look for its marker, nothing tells whose filesystem it is.
+// unseen closes a pool that no rule closes only because too little of it was seen: without its
+// identity, or without a look for its marker, nothing tells whose filesystem it is.
 func (v view) unseen(r Report) (Finding, bool) {
 	_, closed := r.first(Close)
 	seen := v.placed && v.facts.Path.Kind == Directory && v.facts.Path.Identity != mounts.Identity{} && v.facts.Marker.Looked
@@ -67,7 +67,8 @@ func newView(e Expect, f Facts) view {
 	return v
 }
 
-// place is where the pool's filesystem is expected to be mounted; the path, where no mount is required.
+// place is where the pool's filesystem is expected to be mounted; the path, where no mount is
+// required.
 func (e Expect) place() string {
 	if e.RequireMount {
 		return e.MountPoint

@@ -6,8 +6,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Facts is what was seen of a pool, without any judgement. What was not seen is zero, and every rule
-// keeps quiet about it. It is kept as JSON, beside the mount table as the kernel wrote it.
+// Facts is what was seen of a pool, without any judgement. What was not seen is zero, and every
+// rule keeps quiet about it. It is kept as JSON, beside the mount table as the kernel wrote it.
 type Facts struct {
 	Mounts     []mounts.Mount `json:"-"`
 	MountError string         `json:"mountError,omitempty"` // why Mounts could not be read
@@ -25,7 +25,8 @@ type Facts struct {
 	Waited     time.Duration `json:"waited,omitempty"`
 	// Failed is a question to which the filesystem returned an error, and the error.
 	Failed string `json:"failed,omitempty"`
-	// Refused says that the error of Path or Failed is a permission that this process, as root, has not.
+	// Refused says that the error of Path or Failed is a permission that this process, as root, has
+	// not.
 	Refused bool `json:"refused,omitempty"`
 }
 
@@ -88,7 +89,8 @@ const (
 	CannotTell   Trouble = "cannotTell"
 	NotPermitted Trouble = "notPermitted"
 	LookFailed   Trouble = "failed"
-	// NoResponse: the service that was asked to look had not responded within the time that a client waits.
+	// NoResponse: the service that was asked to look had not responded within the time that a
+	// client waits.
 	NoResponse Trouble = "noAnswer"
 )
 
@@ -103,8 +105,8 @@ type Space struct {
 	Asked      bool   `json:"asked,omitempty"`
 }
 
-// LabelFact is what SELinux says of the pool. It is looked at where the mount table says "seclabel":
-// the filesystem keeps labels and a policy is loaded.
+// LabelFact is what SELinux says of the pool. It is looked at where the mount table says
+// "seclabel": the filesystem keeps labels and a policy is loaded.
 type LabelFact struct {
 	Looked    bool   `json:"looked,omitempty"`
 	Type      string `json:"type,omitempty"`      // of the pool's directory; "" if it has no label

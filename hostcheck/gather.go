@@ -10,9 +10,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// expensiveEvery is how old the costly part of a look may be: the look under the mount point, which makes
-// the kernel wait for a grace period of RCU when it drops the cloned mount (BenchmarkProbeExpensive), and
-// the marker read past the page cache, which moves a disk.
+// expensiveEvery is how old the costly part of a look may be: the look under the mount point, which
+// makes the kernel wait for a grace period of RCU when it drops the cloned mount
+// (BenchmarkProbeExpensive), and the marker read past the page cache, which moves a disk.
 //
 // Keeping the first for that long is safe. The flag under the mount point says what would happen if
 // the mount went away. While the mount is there the flag protects nothing yet; when it goes, the
@@ -169,8 +169,8 @@ func (g *gatherer) gatherPool(f *Facts, fd int, err error, e enter, expensive bo
 	}
 }
 
-// refused reports whether an error is a permission that root lacks. A local filesystem has no such error: a file server
-// refused.
+// refused reports whether an error is a permission that root lacks. A local filesystem has no such
+// error: a file server refused.
 func refused(err error) bool {
 	return unix.Geteuid() == 0 && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM))
 }

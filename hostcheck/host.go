@@ -48,7 +48,8 @@ func checkUnit(root fs.FS, name string) (Finding, bool) {
 		"/%s comes before the unit of the package and runs %q", name, command)
 }
 
-// execStart is the last command that the unit starts: an empty assignment takes back those before it.
+// execStart is the last command that the unit starts: an empty assignment takes back those before
+// it.
 func execStart(text string) (command string) {
 	text = strings.ReplaceAll(text, "\\\n", " ")
 	for line := range strings.Lines(text) {

@@ -21,8 +21,8 @@ func label(on mounts.Mount, fileType string, fd int) LabelFact {
 }
 
 // seclabel is what SELinux shows among the options of a mount whose files have labels of their own
-// (selinux_sb_show_options in security/selinux/hooks.c). NFS without labels has it not: all its files
-// have one type, which cannot be set.
+// (selinux_sb_show_options in security/selinux/hooks.c). NFS without labels has it not: all its
+// files have one type, which cannot be set.
 const seclabel = "seclabel"
 
 // CheckSELinux looks at what SELinux, in this mode, does with the daemon itself: whether our policy

@@ -9,8 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// A pool is asked for its label where the mount table says that it has one. (Whether the policy knows
-// a type is asked of the kernel; the virtual machine's tests prove that part.)
+// A pool is asked for its label where the mount table says that it has one. (Whether the policy
+// knows a type is asked of the kernel; the virtual machine's tests prove that part.)
 func TestLabel(t *testing.T) {
 	dir := hosttest.Dir(t)
 	must(t, unix.Setxattr(dir, "security.selinux", []byte("system_u:object_r:default_t:s0\x00"), 0))

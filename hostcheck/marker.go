@@ -30,7 +30,8 @@ type Marker struct {
 	Pool    string    `json:"pool"`
 	ID      string    `json:"id"` // random, never used twice
 	Created time.Time `json:"created"`
-	// Whose the pool is. The daemon writes it when it first works there; versions before it have neither.
+	// Whose the pool is. The daemon writes it when it first works there; versions before it have
+	// neither.
 	Node        string `json:"node,omitempty"`        // of a pool that one node has
 	FormerNodes string `json:"formerNodes,omitempty"` // names that its records may have, by the operator's word, between spaces
 	Cluster     string `json:"cluster,omitempty"`     // UID of the namespace kube-system, or ClusterAny
@@ -111,8 +112,8 @@ func readMarkerDirect(root int) (Marker, error) {
 	return m, err
 }
 
-// readMarker opens the marker beneath the pool's directory. What may stand there, and what refuses it, is in the cases of
-// TestReadMarker:
+// readMarker opens the marker beneath the pool's directory. What may stand there, and what refuses
+// it, is in the cases of TestReadMarker:
 //
 //	a link, also as its directory    RESOLVE_NO_SYMLINKS: ELOOP                  "a link to a good one", "a link as private directory"
 //	a mount, also as its directory   RESOLVE_NO_XDEV: EXDEV                      "a mount as private directory"

@@ -12,10 +12,11 @@ const timeout = 10 * time.Second
 
 // Prober looks at one pool. It is safe for concurrent use.
 //
-// A look is a goroutine, because a hung filesystem gives its thread back only when it responds. There
-// is never more than one: a look that begins while another is under way waits for it, together with
-// all that come meanwhile, and is one look for all of them. So each caller of Probe gets what was
-// seen after the call, and a pool that hangs costs one thread, however often it is asked.
+// A look is a goroutine, because a hung filesystem gives its thread back only when it responds.
+// There is never more than one: a look that begins while another is under way waits for it,
+// together with all that come meanwhile, and is one look for all of them. So each caller of Probe
+// gets what was seen after the call, and a pool that hangs costs one thread, however often it is
+// asked.
 type Prober struct {
 	expect Expect
 	look   gatherer
@@ -43,16 +44,16 @@ type step struct {
 // NewProber makes a prober; it looks at nothing before Probe.
 func NewProber(e Expect) *Prober { return &Prober{expect: e, look: gatherer{expect: e}} }
 
-// How long the process that is asked to look may take: where the response decides whether the pool is good, and where it is a
-// warning.
+// How long the process that is asked to look may take: where the response decides whether the pool
+// is good, and where it is a warning.
 const (
 	responseWithin = 30 * time.Second
 	warningWithin  = time.Second
 )
 
-// Asking has the bare directory of the mount point looked at by another process, where this one has not the right
-// (mounts.Permitted). who is its name in reports. ask begins a look after it is called, and returns within the given
-// time. It is to be called before the first Probe.
+// Asking has the bare directory of the mount point looked at by another process, where this one has
+// not the right (mounts.Permitted). who is its name in reports. ask begins a look after it is
+// called, and returns within the given time. It is to be called before the first Probe.
 func (p *Prober) Asking(who string, ask func(point string, within time.Duration) Bare) *Prober {
 	p.look.who, p.look.ask = who, ask
 	return p
@@ -79,14 +80,16 @@ func (p *Prober) Probe(ctx context.Context) Report {
 	return report
 }
 
-// SetCluster says which cluster it is, once that is known. Nothing else of what is expected can change.
+// SetCluster says which cluster it is, once that is known. Nothing else of what is expected can
+// change.
 func (p *Prober) SetCluster(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cluster = id
 }
 
-// Waiting is how long the question has been waiting for its response that is asked now, 0 if none is.
+// Waiting is how long the question has been waiting for its response that is asked now, 0 if none
+// is.
 func (p *Prober) Waiting() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -127,8 +127,8 @@ func TestProbeFollowsTheMount(t *testing.T) {
 
 const accessList = "system.posix_acl_access"
 
-// letIn is an access list that gives one user everything (linux/posix_acl_xattr.h): its mask is what stat(2)
-// shows as the group's bits.
+// letIn is an access list that gives one user everything (linux/posix_acl_xattr.h): its mask is
+// what stat(2) shows as the group's bits.
 func letIn(user uint32) []byte {
 	list := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, e := range []struct {
@@ -306,8 +306,8 @@ func TestProbeShutDownFilesystem(t *testing.T) {
 	}
 }
 
-// A disk that is gone can still be read from the page cache. A look past the cache finds out, within
-// expensiveEvery.
+// A disk that is gone can still be read from the page cache. A look past the cache finds out,
+// within expensiveEvery.
 func TestProbeYankedDisk(t *testing.T) {
 	p := newPool(t)
 	fd, err := unix.Open(p.dir, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -322,8 +322,8 @@ func TestProbeYankedDisk(t *testing.T) {
 	p.sees(t, "from the device", ReasonUnreadable)
 }
 
-// The look under the mount is not repeated while the same mounts stand there and expensiveEvery has not
-// passed; what is not good is looked at again at once.
+// The look under the mount is not repeated while the same mounts stand there and expensiveEvery has
+// not passed; what is not good is looked at again at once.
 func TestProbeDeepIsKept(t *testing.T) {
 	p := newPool(t)
 	base := filepath.Dir(p.dir)

@@ -9,7 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// QuotaFact is what the filesystem says of project quotas. It is looked at where volumes are limited by them.
+// QuotaFact is what the filesystem says of project quotas. It is looked at where volumes are
+// limited by them.
 type QuotaFact struct {
 	Looked bool `json:"looked,omitempty"`
 	quota.State
@@ -36,7 +37,8 @@ func quotaOf(fd int) QuotaFact {
 	return f
 }
 
-// limited are the filesystems whose project quotas are used: the others have none, or none that was tried.
+// limited are the filesystems whose project quotas are used: the others have none, or none that was
+// tried.
 var limited = []string{"ext4", "xfs"}
 
 func (v view) quotaLooked() bool { return v.placed && v.want.Quota && v.facts.Quota.Looked }
@@ -71,8 +73,8 @@ func (v view) turnsOn() string {
 	return "mount it with: umount " + on.Point + " && mount -o prjquota " + on.Source + " " + on.Point + "; and write prjquota into its options in /etc/fstab"
 }
 
-// projectInherited: volumes are renamed into the pool, which the kernel refuses where the pool's directory hands another
-// project down than they have.
+// projectInherited: volumes are renamed into the pool, which the kernel refuses where the pool's
+// directory hands another project down than they have.
 func projectInherited(v view) (bool, []any) {
 	f := v.facts.Quota
 	return v.quotaLooked() && f.Inherits, about(v.want.Path, f.Project, v.want.Path)

@@ -12,8 +12,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// A file server that squashes root may still let a directory be opened that it showed before, and refuse
-// the marker in it: that is a permission which root has not, and not a filesystem that is sick.
+// A file server that squashes root may still let a directory be opened that it showed before, and
+// refuse the marker in it: that is a permission which root has not, and not a filesystem that is
+// sick.
 func TestRefusedMarker(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, MarkerPath)

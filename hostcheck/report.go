@@ -25,8 +25,8 @@ type Expect struct {
 	RequireMount bool         `json:"requireMount"`
 	Immutable    Immutability `json:"immutable"`
 	Filesystem   string       `json:"filesystem,omitempty"` // "ext4"; "" is any
-	// Device is "UUID=...", "LABEL=...", "PARTUUID=...", "PARTLABEL=...", "/dev/...", or the source as
-	// the mount table spells it ("server:/export"); "" is any.
+	// Device is "UUID=...", "LABEL=...", "PARTUUID=...", "PARTLABEL=...", "/dev/...", or the source
+	// as the mount table spells it ("server:/export"); "" is any.
 	Device         string  `json:"device,omitempty"`
 	ReservePercent float64 `json:"reservePercent,omitempty"` // of the filesystem's size
 	ReserveBytes   uint64  `json:"reserveBytes,omitempty"`   // the larger of the two counts
@@ -94,8 +94,8 @@ type Finding struct {
 }
 
 // Report is what one look at a pool found. It carries what is known, also when the pool is closed;
-// sizes are of the filesystem that is mounted there, zero where none is, so that the host's own disk
-// does not pass for an unmounted pool.
+// sizes are of the filesystem that is mounted there, zero where none is, so that the host's own
+// disk does not pass for an unmounted pool.
 type Report struct {
 	Pool      string          `json:"name"`
 	Path      string          `json:"path"`
@@ -134,8 +134,8 @@ func (r Report) Open() bool {
 	return !closed
 }
 
-// Removable reports whether volumes may be removed: as Open, but a full pool counts as good, because
-// removing is how it gets better.
+// Removable reports whether volumes may be removed: as Open, but a full pool counts as good,
+// because removing is how it gets better.
 func (r Report) Removable() bool {
 	_, found := r.first(Close)
 	return !found

@@ -15,14 +15,16 @@ type rule struct {
 	sentence string // which the operator reads, with the nouns of the condition
 }
 
-// condition reports whether something is wrong, with the nouns that the rule's sentence names. It is total: about what was
-// not seen it says nothing, and it does not count on the condition of another rule.
+// condition reports whether something is wrong, with the nouns that the rule's sentence names. It
+// is total: about what was not seen it says nothing, and it does not count on the condition of
+// another rule.
 type condition func(v view) (bad bool, nouns []any)
 
 func about(nouns ...any) []any { return nouns }
 
-// rules is the specification of a good pool, the most telling reason first. First the mount, because
-// nothing that is seen without it is the pool's; then the path; then what the filesystem says.
+// rules is the specification of a good pool, the most telling reason first. First the mount,
+// because nothing that is seen without it is the pool's; then the path; then what the filesystem
+// says.
 var rules = []rule{
 	{mountTableUnreadable, Close, ReasonMountTableUnreadable, "%s"},
 	{onMountPoint(missing), Close, ReasonPathMissing, "%s does not exist"},
@@ -106,8 +108,9 @@ func onMountPoint(c entryCondition) condition {
 	}
 }
 
-// onPath judges the pool's path, unless that is the mount point and the same was found of it already. The
-// two are opened one after the other, and the second can be refused where the first was not.
+// onPath judges the pool's path, unless that is the mount point and the same was found of it
+// already. The two are opened one after the other, and the second can be refused where the first
+// was not.
 func onPath(c entryCondition) condition {
 	return func(v view) (bool, []any) {
 		if v.want.RequireMount && v.want.Path == v.want.MountPoint {
@@ -135,8 +138,8 @@ func unreadable(path string, e Entry) (bool, []any) {
 	return e.Kind == Failing, about(path, e.Error)
 }
 
-// notAutomounted: an automount point whose filesystem has not come. What is seen there is the automounter's
-// own empty directory, never the pool.
+// notAutomounted: an automount point whose filesystem has not come. What is seen there is the
+// automounter's own empty directory, never the pool.
 func notAutomounted(v view) (bool, []any) {
 	return v.waits && v.facts.Automount.Error != "", about(described(v.on), v.facts.Automount.Error)
 }
@@ -165,8 +168,8 @@ func mountedOnItself(v view) (bool, []any) {
 	return v.want.RequireMount && v.mounted && (twice || same), about(v.want.MountPoint)
 }
 
-// squashing are the filesystems whose servers can take a host's root for another user: root_squash of
-// exports(5), of the capabilities of CephFS clients, server.root-squash of Gluster volumes.
+// squashing are the filesystems whose servers can take a host's root for another user: root_squash
+// of exports(5), of the capabilities of CephFS clients, server.root-squash of Gluster volumes.
 var squashing = []string{"nfs", "nfs4", "ceph", "fuse.ceph", "fuse.ceph-fuse", "fuse.glusterfs"}
 
 func (v view) squashed() bool {
@@ -217,8 +220,8 @@ func deviceNotUnique(v view) (bool, []any) {
 }
 
 // deviceDiffers asks the filesystem itself for its UUID, where it can tell; else it compares device
-// numbers: of the mount, and of the node that the mount names, because btrfs has a number of its own; a
-// btrfs on several devices is as good by any of them.
+// numbers: of the mount, and of the node that the mount names, because btrfs has a number of its
+// own; a btrfs on several devices is as good by any of them.
 func deviceDiffers(v view) bool {
 	d, want := v.facts.Device, v.want.Device
 	uuid, byUUID := strings.CutPrefix(tagged(want), "UUID=")

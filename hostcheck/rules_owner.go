@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// networked are the filesystems that several hosts can have mounted at once: from a server, from the host of
-// a virtual machine, or from a disk that several hosts reach.
+// networked are the filesystems that several hosts can have mounted at once: from a server, from
+// the host of a virtual machine, or from a disk that several hosts reach.
 var networked = []string{
 	"9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs", "gfs2", "glusterfs", "gpfs", "lustre", "mmfs", "ncp", "ncpfs",
 	"nfs", "nfs3", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs", "pvfs2", "smb2", "smb3", "smbfs", "sshfs", "vboxsf", "virtiofs", "vmhgfs", "wekafs",
@@ -19,8 +19,8 @@ var networkedFUSE = []string{
 	"seaweedfs", "smbnetfs", "sshfs", "vmhgfs-fuse", "weed", "xtreemfs",
 }
 
-// onNetwork reports whether other hosts can have the same filesystem mounted. A FUSE filesystem that is not
-// known by its name is told by a source that names a server.
+// onNetwork reports whether other hosts can have the same filesystem mounted. A FUSE filesystem
+// that is not known by its name is told by a source that names a server.
 func onNetwork(fsType, source string) bool {
 	name, fuse := strings.CutPrefix(fsType, "fuse.")
 	if !fuse {
@@ -38,8 +38,8 @@ func namesServer(source string) bool {
 	return found && server != "" && !strings.Contains(server, "/")
 }
 
-// networkFilesystem: two nodes that both take the same directory for their own disk would each undo what the
-// other makes.
+// networkFilesystem: two nodes that both take the same directory for their own disk would each undo
+// what the other makes.
 func networkFilesystem(v view) (bool, []any) {
 	bad := v.placed && v.want.Node != "" && !v.want.Exclusive && onNetwork(v.on.FSType, v.on.Source)
 	return bad, about(described(v.on))

@@ -2,8 +2,8 @@ package hostcheck
 
 import "testing"
 
-// A pool that other nodes have, too, has no node of its own; a marker of an earlier version says nothing; and
-// where the cluster is not known there is nothing to compare.
+// A pool that other nodes have, too, has no node of its own; a marker of an earlier version says
+// nothing; and where the cluster is not known there is nothing to compare.
 func TestWhoseMarker(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(e *Expect, f *Facts)

@@ -6,7 +6,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
-// immutable is how serious it is that the directory under the mount point is not known to be immutable.
+// immutable is how serious it is that the directory under the mount point is not known to be
+// immutable.
 func (v view) immutable() Severity {
 	if v.want.Immutable == ImmutableWarn {
 		return Warn
@@ -85,9 +86,10 @@ func lowInodes(v view) (bool, []any) {
 	return v.placed && s.Asked && s.Inodes > 0 && s.InodesFree < inodesMin(s.Inodes), about(s.InodesFree, s.Inodes, inodesMin(s.Inodes))
 }
 
-// writable: who can write to the directory renames volumes and puts others in their places, and the record
-// of the one is then the leave to empty the other. The bits of the group count for any group: where the
-// directory has an access list (acl(5)), they are its mask, and may be another user's.
+// writable: who can write to the directory renames volumes and puts others in their places, and the
+// record of the one is then the leave to empty the other. The bits of the group count for any
+// group: where the directory has an access list (acl(5)), they are its mask, and may be another
+// user's.
 func (v view) writable() bool {
 	return v.placed && v.facts.Path.Kind == Directory && v.facts.Path.Mode&0o022 != 0
 }
@@ -123,8 +125,8 @@ func unknownType(v view) (bool, []any) {
 	return v.placed && l.Looked && l.Unknown, about(v.want.SELinuxType)
 }
 
-// wrongLabel looks at the pool's own directory. Where our module is loaded, the daemon may work in its
-// own type of directory and in no other; where it is not, any will do.
+// wrongLabel looks at the pool's own directory. Where our module is loaded, the daemon may work in
+// its own type of directory and in no other; where it is not, any will do.
 func wrongLabel(v view) (bool, []any) {
 	l, has := v.facts.Label, "type "+v.facts.Label.Type
 	if l.Type == "" {

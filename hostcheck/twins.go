@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk that was copied block for block has its original's UUID and label, and udev's link leads to whichever
-// of the two was seen last. So every block device of the host is asked for its names: udev's database has them,
-// for a service that may not open disks, and where it has not, the superblock.
+// A disk that was copied block for block has its original's UUID and label, and udev's link leads
+// to whichever of the two was seen last. So every block device of the host is asked for its names:
+// udev's database has them, for a service that may not open disks, and where it has not, the
+// superblock.
 
 // disk is a block device with what it is told from others by.
 type disk struct {
@@ -32,7 +33,8 @@ type disk struct {
 // twinsEvery is how old the result may be: a disk that sleeps should not be woken for it.
 const twinsEvery = 5 * time.Minute
 
-// scanner looks at the host's block devices, apart from the pools: one that hangs keeps no pool waiting.
+// scanner looks at the host's block devices, apart from the pools: one that hangs keeps no pool
+// waiting.
 type scanner struct {
 	sys, udev, dev string // where these are
 
@@ -50,8 +52,8 @@ type seen struct {
 
 var host = &scanner{sys: "/sys", udev: "/run/udev/data", dev: devDir}
 
-// AskDisks has the host's block devices asked for their names now, by a process that will give up the right to
-// read them. What is attached later is then known by udev alone.
+// AskDisks has the host's block devices asked for their names now, by a process that will give up
+// the right to read them. What is attached later is then known by udev alone.
 func AskDisks() { host.latest(twinsPatience) }
 
 // latest is what a scan finds that begins now, or what the last one found if it takes long.
@@ -109,9 +111,9 @@ func line(dir, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// look asks udev, and the device itself if udev has not looked at it. Drives with media that can be taken out
-// are not opened, nor is what has no size: a loop device without a file. told is false where neither could be
-// asked.
+// look asks udev, and the device itself if udev has not looked at it. Drives with media that can be
+// taken out are not opened, nor is what has no size: a loop device without a file. told is false
+// where neither could be asked.
 func (s *scanner) look(name, dir string) (d disk, told bool) {
 	d = disk{name: name, number: line(dir, "dev"), wwid: line(dir, "device/wwid"), file: line(dir, "loop/backing_file"), tags: map[string]string{}}
 	if d.wwid == "" {
@@ -147,8 +149,9 @@ func (d *disk) fromUdev(text string) {
 	}
 }
 
-// fromSuperblock knows the filesystems that pools usually have. It reports whether the device could be read. What may be
-// in the place of its node, what refuses it, and the case of TestNodesThatAreNotTheDisk:
+// fromSuperblock knows the filesystems that pools usually have. It reports whether the device could
+// be read. What may be in the place of its node, what refuses it, and the case of
+// TestNodesThatAreNotTheDisk:
 //
 //	a link                              O_NOFOLLOW: ELOOP              "a link"
 //	a FIFO                              O_NONBLOCK, and S_IFBLK after  "a FIFO"
@@ -192,9 +195,9 @@ func encoded(label []byte) string {
 	return udevName(string(label))
 }
 
-// twins are the nodes of the devices that a configured device means, if there is more than one and they are
-// not parts of one whole: members of a filesystem on several devices, paths to one disk, a device and what is
-// made of it.
+// twins are the nodes of the devices that a configured device means, if there is more than one and
+// they are not parts of one whole: members of a filesystem on several devices, paths to one disk, a
+// device and what is made of it.
 func twins(device string, disks []disk) []string {
 	tag, value, found := strings.Cut(device, "=")
 	if !found || value == "" {

@@ -38,8 +38,8 @@ func detach(device string) error {
 	return exec.Command("losetup", "--detach", device).Run()
 }
 
-// A copy of a disk closes the pool while both are attached, whichever of them is mounted, and the pool opens
-// when the copy goes. Its own second loop device is no copy.
+// A copy of a disk closes the pool while both are attached, whichever of them is mounted, and the
+// pool opens when the copy goes. Its own second loop device is no copy.
 func TestProbeCopyOfTheDisk(t *testing.T) {
 	p := newPool(t)
 	e := p.expect

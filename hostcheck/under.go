@@ -12,13 +12,14 @@ import (
 // Bare is what was seen of the bare directory of a mount point, and which directory that is.
 type Bare struct {
 	Under
-	// On is the bare directory by its filesystem and its path in that, which are the same in every mount namespace.
+	// On is the bare directory by its filesystem and its path in that, which are the same in every
+	// mount namespace.
 	On mounts.Location `json:"on"`
 }
 
-// LookUnder looks at the bare directory of a mount point: at the one that is covered, or at the mount point itself
-// where nothing is mounted. It reads the mount table itself, and needs CAP_SYS_ADMIN. It waits for as long as the
-// filesystem that holds the mount point hangs.
+// LookUnder looks at the bare directory of a mount point: at the one that is covered, or at the
+// mount point itself where nothing is mounted. It reads the mount table itself, and needs
+// CAP_SYS_ADMIN. It waits for as long as the filesystem that holds the mount point hangs.
 func LookUnder(point string) (b Bare) {
 	for range 4 {
 		if b = lookUnder(point); b.Trouble != LookFailed {
@@ -100,17 +101,19 @@ func (g *gatherer) under(f *Facts, v view, expensive bool, e enter) Under {
 	return g.asked(f, v, e)
 }
 
-// asked is the look of another process, which may look where this one may not. Its mount namespace is another one,
-// so that numbers of mounts mean nothing there; the response counts only for the directory that this process's own
-// table has under the mount point.
+// asked is the look of another process, which may look where this one may not. Its mount namespace
+// is another one, so that numbers of mounts mean nothing there; the response counts only for the
+// directory that this process's own table has under the mount point.
 //
-// What is seen there is as new as if it was seen here. The kernel changes a shared mount's copies in all namespaces
-// together, and counts the change in each of them, under namespace_sem and mount_lock (attach_recursive_mnt and
-// umount_tree in fs/namespace.c); a path walk that ran beside it is repeated (mount_lock is a sequence lock). So a
-// look that saw a change comes after the change was counted here, too, and one that did not see it comes before:
-// then the table's generation differs at the next look, and nothing that was kept counts. The process that is asked
-// has to begin its look after it was asked. A mount that is not shared is seen in neither namespace, or in the one
-// that is newer: then the two directories differ (TestStorm in daemon/mountpoint).
+// What is seen there is as new as if it was seen here. The kernel changes a shared mount's copies
+// in all namespaces together, and counts the change in each of them, under namespace_sem and
+// mount_lock (attach_recursive_mnt and umount_tree in fs/namespace.c); a path walk that ran beside
+// it is repeated (mount_lock is a sequence lock). So a look that saw a change comes after the
+// change was counted here, too, and one that did not see it comes before: then the table's
+// generation differs at the next look, and nothing that was kept counts. The process that is asked
+// has to begin its look after it was asked. A mount that is not shared is seen in neither
+// namespace, or in the one that is newer: then the two directories differ (TestStorm in
+// daemon/mountpoint).
 func (g *gatherer) asked(f *Facts, v view, e enter) Under {
 	question := fmt.Sprintf("asking %s what lies under %s", g.who, v.want.MountPoint)
 	e(question, *f)

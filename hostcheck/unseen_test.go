@@ -9,8 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// A pool at its mount point that could be opened once and not again is closed, in the kernel's words; and
-// whatever else was not seen, the pool is never open.
+// A pool at its mount point that could be opened once and not again is closed, in the kernel's
+// words; and whatever else was not seen, the pool is never open.
 func TestNeverOpenUnseen(t *testing.T) {
 	for name, c := range map[string]struct {
 		hides func(*Facts)

@@ -29,27 +29,31 @@ type Options struct {
 	Namespace   string // of the ServiceAccount; a DNS label, which the caller has checked
 	Provisioner string // of the StorageClasses
 	// ClassPrefix begins the names of the StorageClasses: the prefix itself, and the prefix with
-	// "-retain". It is a DNS subdomain, which the caller has checked; ClassPrefix returns the default.
+	// "-retain". It is a DNS subdomain, which the caller has checked; ClassPrefix returns the
+	// default.
 	ClassPrefix string
 	NoClasses   bool // print no StorageClasses
-	// ClaimIndex prints the policies by which the API server labels claims, and volumes that are kept for them (daemon/claimindex). A server before Kubernetes
+	// ClaimIndex prints the policies by which the API server labels claims, and volumes that are
+	// kept for them (daemon/claimindex). A server before Kubernetes
 	// 1.36 does not have its kind.
 	ClaimIndex bool
-	// InlineVolumes lets pods have volumes that are written in them. The API server refuses to change that of a CSIDriver.
+	// InlineVolumes lets pods have volumes that are written in them. The API server refuses to
+	// change that of a CSIDriver.
 	InlineVolumes bool
-	// Delete prints what is to be removed in place of what is to be applied: the same objects, but of the namespaces
-	// only the one of the default name, since another one may have what is not ours.
+	// Delete prints what is to be removed in place of what is to be applied: the same objects, but
+	// of the namespaces only the one of the default name, since another one may have what is not
+	// ours.
 	Delete bool
-	// TokenSecret asks for a token that does not expire, kept in a Secret. Without it each node gets
-	// one that is bound to its Node object and ends with it, or after a year.
+	// TokenSecret asks for a token that does not expire, kept in a Secret. Without it each node
+	// gets one that is bound to its Node object and ends with it, or after a year.
 	TokenSecret bool
-	// Confine has policies printed that confine each node's identity. A token that is kept in a Secret is bound to no node: it
-	// could do nothing then.
+	// Confine has policies printed that confine each node's identity. A token that is kept in a
+	// Secret is bound to no node: it could do nothing then.
 	Confine Confinement
 }
 
-// partOf is on all objects of the manifests but a namespace that may have what is not ours: by it they are found
-// and removed together.
+// partOf is on all objects of the manifests but a namespace that may have what is not ours: by it
+// they are found and removed together.
 const partOf = "  labels: {app.kubernetes.io/part-of: hostpath-provisioner}\n"
 
 const boundToken = `#   TOKEN=$(kubectl create token hostpath-provisioner -n NAMESPACE --duration=8760h \
@@ -137,7 +141,8 @@ spec:
   fsGroupPolicy: File
   seLinuxMount: false`
 
-// inlineModes follow driverSpec where pods may have inline volumes. Kubernetes refuses a change of them.
+// inlineModes follow driverSpec where pods may have inline volumes. Kubernetes refuses a change of
+// them.
 const (
 	driverSpec  = "\nspec:\n"
 	inlineModes = "  volumeLifecycleModes: [Persistent, Ephemeral]\n"
@@ -200,8 +205,9 @@ func (o Options) fill(text string) string {
 	return strings.NewReplacer(append(names, o.literals()...)...).Replace(text)
 }
 
-// roleLines are the roles and their bindings. Objects of the whole cluster carry the namespace in their names, and where it
-// matters the provisioner, so that a second installation, or another program of this name, has objects of its own.
+// roleLines are the roles and their bindings. Objects of the whole cluster carry the namespace in
+// their names, and where it matters the provisioner, so that a second installation, or another
+// program of this name, has objects of its own.
 func (o Options) roleLines() (lines string) {
 	for _, r := range rolesOf(o.Provisioner) {
 		lines += line(r.yaml(o))

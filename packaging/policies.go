@@ -22,7 +22,8 @@ type policy struct {
 
 type variable struct{ name, is string }
 
-// rule is a condition in CEL on one line or more, and what the API server responds where it does not hold.
+// rule is a condition in CEL on one line or more, and what the API server responds where it does
+// not hold.
 type rule struct{ condition, message string }
 
 // common variables: whose identity it is, and what the object is and was.
@@ -41,7 +42,8 @@ var common = []variable{
 	{"wasFinalizers", `has(variables.was.metadata.finalizers) ? dyn(variables.was.metadata.finalizers) : dyn([])`},
 	{"wasOwners", `has(variables.was.metadata.ownerReferences) ? dyn(variables.was.metadata.ownerReferences) : dyn([])`},
 	{"nodeLabel", `'hostpath-provisioner/node' in variables.wasLabels ? string(variables.wasLabels['hostpath-provisioner/node']) : ''`},
-	// A name of more than 63 characters is no label's value: plan.NodeLabelValue has its first 50 and a hash, which CEL has not.
+	// A name of more than 63 characters is no label's value: plan.NodeLabelValue has its first 50
+	// and a hash, which CEL has not.
 	{"ownLabel", `variables.nodeLabel != '' && (variables.nodeLabel == variables.node || size(variables.node) > 63 && size(variables.nodeLabel) > 50 && variables.node.startsWith(variables.nodeLabel.substring(0, size(variables.nodeLabel) - 13)))`},
 }
 
@@ -62,7 +64,8 @@ func unchanged(but ...string) []rule {
 	}
 }
 
-// unchangedButIndex is unchanged for what the API server itself labels with each change: that label may change.
+// unchangedButIndex is unchanged for what the API server itself labels with each change: that label
+// may change.
 func unchangedButIndex(label string, but ...string) []rule {
 	return append([]rule{{sameBut("variables.labels", "variables.wasLabels", label), "labels stay as they are"}}, unchanged(but...)[1:]...)
 }
@@ -92,9 +95,10 @@ func policyNames() string {
 	return strings.Join(names, ", ")
 }
 
-// policyLines are the policies and their bindings; without a confinement there are none. What is removed is
-// removed in this order: bindings, policies, and after all else the ConfigMap that policies of earlier
-// versions read. While one of these is in force without it, the API server refuses everybody's writes.
+// policyLines are the policies and their bindings; without a confinement there are none. What is
+// removed is removed in this order: bindings, policies, and after all else the ConfigMap that
+// policies of earlier versions read. While one of these is in force without it, the API server
+// refuses everybody's writes.
 func (o Options) policyLines() string {
 	if !o.Confine.Any() && !o.Delete {
 		return ""
@@ -166,9 +170,9 @@ func (p policy) yaml() string {
 // namespaceName is the label that the API server itself puts on each namespace.
 const namespaceName = "kubernetes.io/metadata.name"
 
-// policyObject fails closed: what cannot be evaluated is refused. That concerns the daemons alone, because whose the
-// request is comes first, an expression that cannot fail; and what else comes before it is a namespace
-// of a request that does not exist, in which nobody can write.
+// policyObject fails closed: what cannot be evaluated is refused. That concerns the daemons alone,
+// because whose the request is comes first, an expression that cannot fail; and what else comes
+// before it is a namespace of a request that does not exist, in which nobody can write.
 const policyObject = `---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

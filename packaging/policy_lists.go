@@ -8,11 +8,11 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// Confinement is what the policies let the daemons of a cluster have. Its zero value confines nothing:
-// then the manifests have no policies.
+// Confinement is what the policies let the daemons of a cluster have. Its zero value confines
+// nothing: then the manifests have no policies.
 //
-// A path is that of a pool, or of a directory and "/*": each directory in it may be a pool. A class may
-// end with "*".
+// A path is that of a pool, or of a directory and "/*": each directory in it may be a pool. A class
+// may end with "*".
 type Confinement struct {
 	Paths          []string          // of pools of scope node
 	SharedPaths    []string          // of pools of scope shared
@@ -45,7 +45,8 @@ func (o Options) literals() []string {
 	hostnames := map[string]string{}
 	maps.Copy(hostnames, c.Hostnames)
 	return []string{
-		// Provisioners of one namespace share the identity, and with each other's names as aliases the policies.
+		// Provisioners of one namespace share the identity, and with each other's names as aliases
+		// the policies.
 		"@provisioners@", literal(sorted(names)), "@paths@", literal(some(c.Paths)),
 		"@sharedPaths@", literal(some(c.SharedPaths)), "@everyNodePaths@", literal(some(c.EveryNodePaths)),
 		"@classes@", literal(some(sorted(classes))), "@audiences@", literal(some(c.Audiences)),
@@ -67,10 +68,12 @@ func literal(of any) string {
 	return string(text)
 }
 
-// Lists are what the policies of a cluster let the daemons have: literals, by the names of the variables.
+// Lists are what the policies of a cluster let the daemons have: literals, by the names of the
+// variables.
 type Lists map[string]string
 
-// Add adds those of a policy. It reports whether they can be read, and are as in the policies before.
+// Add adds those of a policy. It reports whether they can be read, and are as in the policies
+// before.
 func (l Lists) Add(spec admissionv1.ValidatingAdmissionPolicySpec) bool {
 	for _, v := range spec.Variables {
 		if !isList(v.Name) {
@@ -88,7 +91,8 @@ func isList(name string) bool {
 	return slices.ContainsFunc(lists, func(v variable) bool { return v.name == name })
 }
 
-// Texts are the entries of a list: provisioners, paths, sharedPaths, everyNodePaths, classes or audiences.
+// Texts are the entries of a list: provisioners, paths, sharedPaths, everyNodePaths, classes or
+// audiences.
 func (l Lists) Texts(name string) (all []string) {
 	if json.Unmarshal([]byte(l[name]), &all) != nil {
 		return nil

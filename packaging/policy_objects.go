@@ -7,15 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Policy is a policy and its binding as the API server has them, with each field that the server itself sets.
+// Policy is a policy and its binding as the API server has them, with each field that the server
+// itself sets.
 type Policy struct {
 	Name    string // of both objects
 	policy  admissionv1.ValidatingAdmissionPolicySpec
 	binding admissionv1.ValidatingAdmissionPolicyBindingSpec
 }
 
-// Policies are those of this version for the identity in a namespace, which `manifests` prints. What they let the identity have is in
-// their lists alone: the rest is the same for each cluster.
+// Policies are those of this version for the identity in a namespace, which `manifests` prints.
+// What they let the identity have is in their lists alone: the rest is the same for each cluster.
 func Policies(namespace string) (all []Policy) {
 	o := Options{Namespace: namespace}
 	for _, p := range policies {
@@ -35,8 +36,8 @@ func (p Policy) SamePolicy(spec admissionv1.ValidatingAdmissionPolicySpec) bool 
 	return same(*known, spec)
 }
 
-// ReadsParameters reports whether a policy is of an earlier version, which has the API server look for a ConfigMap in
-// everybody's requests.
+// ReadsParameters reports whether a policy is of an earlier version, which has the API server look
+// for a ConfigMap in everybody's requests.
 func ReadsParameters(spec admissionv1.ValidatingAdmissionPolicySpec) bool {
 	return spec.ParamKind != nil
 }
@@ -53,7 +54,8 @@ func same(a, b any) bool {
 	return err == nil && otherErr == nil && string(one) == string(other)
 }
 
-// spec is the policy as the API server returns it (kubernetes, pkg/apis/admissionregistration/v1/defaults.go).
+// spec is the policy as the API server returns it (kubernetes,
+// pkg/apis/admissionregistration/v1/defaults.go).
 func (p policy) spec(o Options) admissionv1.ValidatingAdmissionPolicySpec {
 	fail, equivalent, all, forbidden := admissionv1.Fail, admissionv1.Equivalent, admissionv1.AllScopes, metav1.StatusReasonForbidden
 	spec := admissionv1.ValidatingAdmissionPolicySpec{

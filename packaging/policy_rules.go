@@ -6,8 +6,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 )
 
-// claimsPolicy: this node's name on a claim that has no volume yet, or none; and the label of the claim index, which the API server itself
-// writes with each change of a claim.
+// claimsPolicy: this node's name on a claim that has no volume yet, or none; and the label of the
+// claim index, which the API server itself writes with each change of a claim.
 var claimsPolicy = policy{
 	name: "claims", resource: "persistentvolumeclaims", operations: []string{"UPDATE"},
 	rules: slices.Concat([]rule{
@@ -18,7 +18,8 @@ var claimsPolicy = policy{
 	}, unchangedButIndex(claimindex.Label, selectedNode)),
 }
 
-// claimStatusPolicy: how far the expansion of a claim is. kube-controller-manager writes on a claim which provisioner is asked, unless the volume is there by then.
+// claimStatusPolicy: how far the expansion of a claim is. kube-controller-manager writes on a claim
+// which provisioner is asked, unless the volume is there by then.
 var claimStatusPolicy = policy{
 	name: "claimstatus", resource: "persistentvolumeclaims/status", operations: []string{"UPDATE"},
 	variables: []variable{
@@ -41,7 +42,8 @@ var claimStatusPolicy = policy{
 	}, unchangedButIndex(claimindex.Label, "volume.kubernetes.io/storage-resizer")),
 }
 
-// noMore is a condition: a size in a claim's status is none that the claim does not request and had not.
+// noMore is a condition: a size in a claim's status is none that the claim does not request and had
+// not.
 func noMore(field string) string {
 	return `variables.sizes.exists(s, !quantity(string(variables.now.?status.` + field + `[?'storage'].orValue('0'))).isGreaterThan(quantity(s)))`
 }
@@ -68,17 +70,20 @@ var eventsPolicy = policy{
 	)...)),
 }
 
-// words are the texts of an event between numbers, of which a repeated event has the latest (words.Same).
+// words are the texts of an event between numbers, of which a repeated event has the latest
+// (words.Same).
 func words(of string) string {
 	return `variables.` + of + `.?message.orValue('').split(' ').filter(w, !w.matches('^[(]?[0-9]|^[KMGTPE]?i?B([^A-Za-z]|$)'))`
 }
 
-// leasesPolicy: the lease of a shared pool in this node's name, or given up; tombstones of scope every-node.
+// leasesPolicy: the lease of a shared pool in this node's name, or given up; tombstones of scope
+// every-node.
 var leasesPolicy = policy{
 	name: "leases", group: "coordination.k8s.io", resource: "leases", own: true, operations: []string{"CREATE", "UPDATE", "DELETE"},
 	variables: []variable{
 		{"tombstone", `'hostpath-provisioner/tombstone' in variables.labels`},
-		// As it is written: a daemon repairs a lease whose label another program changed. The name is leadership.Name's.
+		// As it is written: a daemon repairs a lease whose label another program changed. The name
+		// is leadership.Name's.
 		{"pool", `string(variables.labels[?'hostpath-provisioner/pool'].orValue(''))`},
 		{"name", `string(variables.now.metadata.name)`},
 		{"named", `variables.pool != '' && (variables.anyProvisioner ? variables.name.startsWith(variables.pool + '.') :
@@ -104,7 +109,8 @@ var leasesPolicy = policy{
 	}),
 }
 
-// capacitiesPolicy: what classes can still get on this node, and the object for the nodes that publish nothing.
+// capacitiesPolicy: what classes can still get on this node, and the object for the nodes that
+// publish nothing.
 var capacitiesPolicy = policy{
 	name: "capacities", group: "storage.k8s.io", resource: "csistoragecapacities", own: true, operations: []string{"CREATE", "UPDATE", "DELETE"},
 	variables: []variable{
@@ -121,7 +127,8 @@ var capacitiesPolicy = policy{
 		rule{`has(variables.now.nodeTopology) && has(variables.now.nodeTopology.matchExpressions) && variables.now.nodeTopology.matchExpressions.size() == 1 && variables.now.nodeTopology.matchExpressions[0].key == 'kubernetes.io/hostname' && ` +
 			`variables.now.nodeTopology.matchExpressions[0].operator == 'In' && (variables.nodeLabel == '' || variables.now.nodeTopology.matchExpressions[0].values == [variables.hostname])`, "the capacity is for another node"},
 		rule{`variables.owners.all(o, variables.nodeLabel == '' ? o.kind == 'CSIDriver' && o.name == variables.driver : o.kind == 'Node' && o.name == variables.node)`, "the capacity has another owner"},
-		// The scheduler compares the capacities of a class with its claims, whichever driver the class has.
+		// The scheduler compares the capacities of a class with its claims, whichever driver the
+		// class has.
 		rule{listed("string(variables.now.storageClassName)"), "the capacity's class is not in the policies' list, and not named after a provisioner (manifests --class)"},
 		rule{`variables.finalizers.size() == 0`, "a capacity has no finalizer"},
 	), atUpdate(append(unchanged("hostpath-provisioner/closed"),
@@ -146,8 +153,9 @@ var ownDriver = rule{`variables.was.spec.driver in variables.provisioners || var
 // takenContent is the rule that a content is this node's.
 var takenContent = rule{`'hostpath-provisioner/node' in variables.wasAnnotations && variables.wasAnnotations['hostpath-provisioner/node'] == variables.node`, "the snapshot is not this node's"}
 
-// contentsPolicy: this node's name on a content that no node has taken, and the finalizer of the driver's side off one of its own that
-// is being deleted. Which node has the data no field of a content says at first: only records do, which the API server cannot read.
+// contentsPolicy: this node's name on a content that no node has taken, and the finalizer of the
+// driver's side off one of its own that is being deleted. Which node has the data no field of a
+// content says at first: only records do, which the API server cannot read.
 var contentsPolicy = policy{
 	name: "snapshotcontents", group: "snapshot.storage.k8s.io", resource: "volumesnapshotcontents", operations: []string{"UPDATE"},
 	rules: slices.Concat([]rule{
@@ -160,8 +168,8 @@ var contentsPolicy = policy{
 	}, unchanged("hostpath-provisioner/node")),
 }
 
-// contentStatusPolicy: that a snapshot of this node is ready, under its own handle, or why there is none. What was said of a snapshot that is ready
-// goes only with it.
+// contentStatusPolicy: that a snapshot of this node is ready, under its own handle, or why there is
+// none. What was said of a snapshot that is ready goes only with it.
 var contentStatusPolicy = policy{
 	name: "snapshotstatus", group: "snapshot.storage.k8s.io", resource: "volumesnapshotcontents/status", operations: []string{"UPDATE"},
 	variables: []variable{

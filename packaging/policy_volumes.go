@@ -14,10 +14,11 @@ const (
 		'volumeMode', 'nodeAffinity', 'mountOptions', 'hostPath', 'local', 'csi']`
 	claimRefFields = `['kind', 'apiVersion', 'namespace', 'name', 'uid']`
 	csiFields      = `['driver', 'volumeHandle', 'volumeAttributes']`
-	// What a bind mount can have of its own: other options would be the filesystem's, or mount(8)'s.
+	// What a bind mount can have of its own: other options would be the filesystem's, or
+	// mount(8)'s.
 	bindOptions = `['ro', 'rw', 'noatime', 'nodiratime', 'relatime', 'strictatime', 'nosuid', 'nodev', 'noexec', 'nosymfollow']`
-	// Annotations by which other provisioners know their own volumes, with the values that a daemon writes
-	// (plan.mark).
+	// Annotations by which other provisioners know their own volumes, with the values that a daemon
+	// writes (plan.mark).
 	marks = `['hostPathProvisionerIdentity', 'torchbox.com/hostpath-provisioner-id', 'kubevirt.io/provisionOnNode',
 		'kubeboost.github.com/hostpath-multihost-provisioner-identity', 'local.path.provisioner/selected-node']`
 	markValues = `[variables.node, 'torchbox.com/hostpath', 'kubevirt.io/hostpath-provisioner',
@@ -25,15 +26,15 @@ const (
 	uid = `'^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'`
 )
 
-// rightIn is a condition: a volume's path is one element below a pool of a list. What is deeper is in a
-// volume, where a tenant may have a link.
+// rightIn is a condition: a volume's path is one element below a pool of a list. What is deeper is
+// in a volume, where a tenant may have a link.
 func rightIn(list string) string {
 	return `variables.` + list + `.exists(p, variables.path.split('/').size() == p.split('/').size() + 1 &&
 		variables.path.startsWith(p.endsWith('/*') ? p.substring(0, size(p) - 1) : p + '/'))`
 }
 
-// listed is a condition: a class is one for which volumes are made. One that is named after a provisioner
-// is, as those of the manifests are.
+// listed is a condition: a class is one for which volumes are made. One that is named after a
+// provisioner is, as those of the manifests are.
 func listed(class string) string {
 	return strings.ReplaceAll(`variables.anyProvisioner && variables.classes.size() == 0 ||
 		variables.classes.exists(c, c.endsWith('*') ? @.startsWith(c.substring(0, size(c) - 1)) : @ == c) ||
@@ -46,9 +47,9 @@ func only(object, fields string) string {
 	return fmt.Sprintf("dyn(%s).all(k, k in %s)", object, fields)
 }
 
-// volumesPolicy: PersistentVolumes of this node, or of a pool that several nodes share, with a directory
-// of a pool as their source, and no field that a daemon does not write. Of one that is there the daemon
-// takes its finalizer off, raises the size, or deletes it.
+// volumesPolicy: PersistentVolumes of this node, or of a pool that several nodes share, with a
+// directory of a pool as their source, and no field that a daemon does not write. Of one that is
+// there the daemon takes its finalizer off, raises the size, or deletes it.
 var volumesPolicy = policy{
 	name: "volumes", resource: "persistentvolumes", operations: []string{"CREATE", "UPDATE", "DELETE"},
 	variables: []variable{
@@ -73,7 +74,8 @@ var volumesPolicy = policy{
 		{`variables.provisioner != '' && !variables.provisioner.startsWith('kubernetes.io/') &&
 			(variables.provisioner in variables.provisioners || variables.anyProvisioner)`,
 			"the volume's provisioner is not in the policies' list"},
-		// A handle is the name of a record, of which each volume has its own; a Secret is what another driver would be given.
+		// A handle is the name of a record, of which each volume has its own; a Secret is what
+		// another driver would be given.
 		{`has(variables.spec.hostPath) || has(variables.spec.local) ||
 			has(variables.spec.csi) && variables.spec.csi.driver in variables.provisioners &&
 			variables.spec.csi.volumeHandle == variables.was.metadata.name &&

@@ -24,12 +24,13 @@ type right struct {
 	name     string // of the one object, or of several with commas between them; "" for all
 	verbs    []string
 	why      string
-	// confined: it is given together with the policies only, without which it would be a right to every node's identity.
+	// confined: it is given together with the policies only, without which it would be a right to
+	// every node's identity.
 	confined bool
 }
 
-// rights is everything that the daemon and the commands of its node may do in a cluster. What a policy allows of it is in
-// policies.go.
+// rights is everything that the daemon and the commands of its node may do in a cluster. What a
+// policy allows of it is in policies.go.
 var rights = []right{
 	{everywhere, "", "persistentvolumeclaims", "", []string{"get", "list", "watch", "patch"}, "patch: the node's name on a claim", false},
 	{everywhere, "", "persistentvolumeclaims/status", "", []string{"patch"}, "how far the expansion of a claim is", false},
@@ -62,8 +63,8 @@ type role struct {
 	name  string
 }
 
-// rolesOf are the roles, in the order in which they are printed. A provisioner whose name no CSIDriver can have needs no right
-// to one.
+// rolesOf are the roles, in the order in which they are printed. A provisioner whose name no
+// CSIDriver can have needs no right to one.
 func rolesOf(provisioner string) []role {
 	all := []role{{everywhere, "hostpath-provisioner:NAMESPACE"}}
 	if possibleDriver(provisioner) {
@@ -123,7 +124,8 @@ func (r right) yaml() string {
 	return fmt.Sprintf("  - apiGroups: [%s]\n    resources: [%s]\n%s    # %s\n    verbs: [%s]\n", group, r.resource, names, r.why, strings.Join(r.verbs, ", "))
 }
 
-// Right is one verb of RBAC that the daemon's ServiceAccount has, for tests and for reviews of one's own rights.
+// Right is one verb of RBAC that the daemon's ServiceAccount has, for tests and for reviews of
+// one's own rights.
 type Right struct {
 	Group, Resource, Subresource, Name, Verb string
 	Namespace                                string // "" for the cluster's objects and those of all namespaces

@@ -36,8 +36,8 @@ func Type(label string) string {
 	return ""
 }
 
-// Want is what the label of a volume and of everything in it has to be. User and role are not looked
-// at, as restorecon(8) does not without -F: no policy for containers asks for them.
+// Want is what the label of a volume and of everything in it has to be. User and role are not
+// looked at, as restorecon(8) does not without -F: no policy for containers asks for them.
 type Want struct {
 	Type string
 	// AnyLevel: categories are not the daemon's. kubelet gives a volume of source "local" those
@@ -83,15 +83,15 @@ func Mode() string {
 
 // Knows reports whether the kernel's policy has this file type. Without SELinux it has none.
 //
-// The library's call, where SELinux is off, writes a file named "context" into the working directory
-// and reports success: it is made only when SELinux is on.
+// The library's call, where SELinux is off, writes a file named "context" into the working
+// directory and reports success: it is made only when SELinux is on.
 func Knows(fileType string) bool {
 	return Enabled() && lib.SecurityCheckContext(Label(fileType)) == nil
 }
 
-// Lacks reports whether the kernel's policy is sure not to have this file type. It is not the opposite of
-// Knows: in a service whose /sys is read-only (ProtectKernelTunables=) the kernel cannot be asked, and
-// neither holds.
+// Lacks reports whether the kernel's policy is sure not to have this file type. It is not the
+// opposite of Knows: in a service whose /sys is read-only (ProtectKernelTunables=) the kernel
+// cannot be asked, and neither holds.
 func Lacks(fileType string) bool {
 	return Enabled() && errors.Is(lib.SecurityCheckContext(Label(fileType)), unix.EINVAL)
 }
@@ -118,8 +118,8 @@ func read(path string) (string, error) {
 	}
 }
 
-// Set gives what is open at fd this label, and never anything else: the magic link leads to the very
-// inode (proc(5)), also to a symbolic link's that was opened with O_PATH and O_NOFOLLOW.
+// Set gives what is open at fd this label, and never anything else: the magic link leads to the
+// very inode (proc(5)), also to a symbolic link's that was opened with O_PATH and O_NOFOLLOW.
 // (fsetxattr(2) refuses O_PATH descriptors, and opening a FIFO or a device for more would wake it.)
 func Set(fd int, label string) error {
 	for {
@@ -135,6 +135,6 @@ func Set(fd int, label string) error {
 	}
 }
 
-// at names the calling thread's descriptor: /proc/self is the process's first thread, which has a table
-// of descriptors of its own once unshare(CLONE_FILES) was called on it.
+// at names the calling thread's descriptor: /proc/self is the process's first thread, which has a
+// table of descriptors of its own once unshare(CLONE_FILES) was called on it.
 func at(fd int) string { return fmt.Sprintf("/proc/thread-self/fd/%d", fd) }

@@ -51,7 +51,8 @@ func TestSetAndOf(t *testing.T) {
 	}
 }
 
-// What fits is what restorecon would leave alone; categories count only where no process gives them.
+// What fits is what restorecon would leave alone; categories count only where no process gives
+// them.
 func TestWant(t *testing.T) {
 	for _, c := range []struct {
 		label     string
@@ -89,8 +90,8 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// Each file context of the module is a pattern for its own pool and for nothing else, and a volume has
-// its type wherever it lies.
+// Each file context of the module is a pattern for its own pool and for nothing else, and a volume
+// has its type wherever it lies.
 func TestPoolsModule(t *testing.T) {
 	const path = `/srv/a+b (c)/x"y`
 	module := PoolsModule([]PoolLabels{{Path: path, Type: "container_file_t"}, {Path: "/srv/big", Type: "svirt_file_t"}, {Path: "/srv/c", Type: "container_file_t"}})
@@ -98,8 +99,8 @@ func TestPoolsModule(t *testing.T) {
 	if len(lines) != 15 || strings.Count(module, "typeattributeset") != 2 || strings.Count(module, "(") != strings.Count(module, ")")+strings.Count(module, `\(`)-strings.Count(module, `\)`) {
 		t.Fatalf("%d file contexts in:\n%s", len(lines), module)
 	}
-	// Of those that match, libselinux takes the one with the longest part before its first wildcard,
-	// and the last of equals (label_file.c).
+	// Of those that match, libselinux takes the one with the longest part before its first
+	// wildcard, and the last of equals (label_file.c).
 	typeOf := func(name string) (found string) {
 		best := -1
 		for _, l := range lines {

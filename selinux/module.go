@@ -15,18 +15,19 @@ type PoolLabels struct {
 	Clones  bool // files of volumes are made that are like others
 }
 
-// networkTypes are what files have on network filesystems, by policy: those that there is none of in this
-// host's are left out when the module is loaded.
+// networkTypes are what files have on network filesystems, by policy: those that there is none of
+// in this host's are left out when the module is loaded.
 var networkTypes = []string{"nfs_t", "cifs_t", "fusefs_t", "cephfs_t"}
 
 // PoolsModule is a policy module, in CIL, that says which paths of these pools have which label, so
-// that restorecon(8) and an automatic relabelling agree with what volumes are born with. It stands on
-// our own module, whose attribute makes the daemon's rules hold for every type in it; semodule(8)
-// loads it without a compiler.
+// that restorecon(8) and an automatic relabelling agree with what volumes are born with. It stands
+// on our own module, whose attribute makes the daemon's rules hold for every type in it;
+// semodule(8) loads it without a compiler.
 //
 // A volume keeps its type wherever it is moved: in the pool, and in staging, trash and archive.
 //
-// sockets are the paths of the CSI drivers' sockets, to which systemd gives their label when it makes them.
+// sockets are the paths of the CSI drivers' sockets, to which systemd gives their label when it
+// makes them.
 func PoolsModule(pools []PoolLabels, sockets ...string) string {
 	var b strings.Builder
 	b.WriteString("; Written by: hostpath-provisioner relabel --module\n")

@@ -74,8 +74,9 @@ func rules(t *testing.T, domain, of string) (all [][]string) {
 	return all
 }
 
-// What nothing in the program needs is not allowed: the daemon sets no quotas, and no resource limits. Only
-// the configuration of a pool on a network filesystem has the daemon write to files that may be tenants'.
+// What nothing in the program needs is not allowed: the daemon sets no quotas, and no resource
+// limits. Only the configuration of a pool on a network filesystem has the daemon write to files
+// that may be tenants'.
 func TestRightsWithoutAUse(t *testing.T) {
 	policy := source(t, "hostpath_provisioner.te")
 	for _, word := range []string{"sys_resource", "hostpath_provisioner_t fs_t:filesystem { quotaget", "quotaon", "fs_manage_nfs", "use_nfs, true", "append", "execmem", "sys_ptrace", "net_admin"} {
@@ -139,8 +140,8 @@ func fakes(t *testing.T, names ...string) (dir string, calls func() string) {
 	}
 }
 
-// What is below the daemon's own directory, and is not its own, may be a pool: no label there is changed. It
-// is tried with the script's function on a tree, because this host has no policy.
+// What is below the daemon's own directory, and is not its own, may be a pool: no label there is
+// changed. It is tried with the script's function on a tree, because this host has no policy.
 func TestScriptEntersNoPool(t *testing.T) {
 	root := t.TempDir()
 	for _, file := range []string{"state/pools/a.json", "pools/a.json", "pools/data/file", "fast/pvc-1/file", "fast/state/file"} {
@@ -180,8 +181,8 @@ func TestScriptEntersNoPool(t *testing.T) {
 	}
 }
 
-// Each directory in /run that the policy has a label for gets it when the policy is loaded: it may have been made before, and
-// systemd keeps it.
+// Each directory in /run that the policy has a label for gets it when the policy is loaded: it may
+// have been made before, and systemd keeps it.
 func TestScriptLabelsRuntimeDirectories(t *testing.T) {
 	script := source(t, "selinux-module")
 	all := regexp.MustCompile(`(?m)^(/run/\S+)\(/\.\*\)\?`).FindAllStringSubmatch(source(t, "hostpath_provisioner.fc"), -1)
@@ -215,8 +216,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// The daemon, which talks to the network, has no sys_admin; what looks under mount points and what mounts volumes have no
-// network.
+// The daemon, which talks to the network, has no sys_admin; what looks under mount points and what
+// mounts volumes have no network.
 func TestWhoHasAdmin(t *testing.T) {
 	for domain, want := range map[string]bool{"hostpath_provisioner_t": false, "hostpath_provisioner_mountpoint_t": true, "hostpath_provisioner_csi_t": true, "hostpath_provisioner_generator_t": false} {
 		got := false
@@ -233,7 +234,8 @@ func TestWhoHasAdmin(t *testing.T) {
 	}
 }
 
-// What mounts volumes reads records and no tenant's file, and writes neither: its own list of what it paused alone.
+// What mounts volumes reads records and no tenant's file, and writes neither: its own list of what
+// it paused alone.
 func TestDriverWritesNoFile(t *testing.T) {
 	const domain = "hostpath_provisioner_csi_t"
 	allowed := map[string][]string{
@@ -267,8 +269,8 @@ func TestSocketsLabels(t *testing.T) {
 	}
 }
 
-// On an upgrade kubelet keeps the driver: the sockets are made again only where their label, or that of the program behind them,
-// is not the policy's.
+// On an upgrade kubelet keeps the driver: the sockets are made again only where their label, or
+// that of the program behind them, is not the policy's.
 func TestScriptKeepsTheDriver(t *testing.T) {
 	script := source(t, "selinux-module")
 	begin := strings.Index(script, "label() {")

@@ -1,10 +1,11 @@
-// Package selinux makes files that are born with a label, reads labels and mends them, one at a time,
-// and writes down for the host's policy which path of a pool has which.
+// Package selinux makes files that are born with a label, reads labels and mends them, one at a
+// time, and writes down for the host's policy which path of a pool has which.
 //
 // A label that is set after mkdir leaves a moment in which the directory has the wrong one, and a
 // relabelling walk over a volume with data takes minutes; the kernel's fscreate attribute has
-// neither trouble. Beside this package lies the policy module that confines the daemon. This package
-// will not walk trees (daemon/volume does, beneath a descriptor), load policy, or judge a host.
+// neither trouble. Beside this package lies the policy module that confines the daemon. This
+// package will not walk trees (daemon/volume does, beneath a descriptor), load policy, or judge a
+// host.
 package selinux
 
 import (
@@ -33,8 +34,8 @@ func CreatedAs(label string, fn func() error) error {
 }
 
 // createdAs keeps a thread whose label could not be taken back locked, so that the runtime ends it
-// with its goroutine (runtime.LockOSThread) and no other goroutine creates files with that label. The
-// caller's goroutine is not the one that is spent for it.
+// with its goroutine (runtime.LockOSThread) and no other goroutine creates files with that label.
+// The caller's goroutine is not the one that is spent for it.
 func createdAs(set func(label string) error, label string, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {

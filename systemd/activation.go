@@ -7,8 +7,8 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// SocketMetrics is the name (FileDescriptorName=) of the socket that hostpath-provisioner-metrics.socket
-// passes.
+// SocketMetrics is the name (FileDescriptorName=) of the socket that
+// hostpath-provisioner-metrics.socket passes.
 const SocketMetrics = "metrics"
 
 // SocketMountpoint is that of the socket that hostpath-provisioner-mountpoint.socket passes.
@@ -17,9 +17,10 @@ const SocketMountpoint = "mountpoint"
 // SocketCSI is that of the two sockets that hostpath-provisioner-csi.socket passes.
 const SocketCSI = "csi"
 
-// Passed is the socket of this name that the manager listens on for this process (sd_listen_fds(3)),
-// nil if there is none. It can be asked for once: the environment that tells of sockets is cleared, so
-// that no child process takes them for its own; sockets of other names are closed.
+// Passed is the socket of this name that the manager listens on for this process
+// (sd_listen_fds(3)), nil if there is none. It can be asked for once: the environment that tells of
+// sockets is cleared, so that no child process takes them for its own; sockets of other names are
+// closed.
 func Passed(name string) *os.File {
 	all := AllPassed(name)
 	if len(all) == 0 {

@@ -17,8 +17,8 @@ import (
 // insideEnv says that this process is the service of TestPassed.
 const insideEnv = "HOSTPATH_TEST_PASSED"
 
-// TestPassedInside is the service of TestPassed: it responds to one request on the socket that it was
-// passed, and says what else it sees.
+// TestPassedInside is the service of TestPassed: it responds to one request on the socket that it
+// was passed, and says what else it sees.
 func TestPassedInside(t *testing.T) {
 	if os.Getenv(insideEnv) == "" {
 		return // only a process of TestPassed is the service

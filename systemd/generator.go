@@ -26,10 +26,10 @@ var GeneratedFor = []string{service, check, looker}
 // (systemd.generator(7)) writes at boot and at each daemon-reload.
 //
 // Pools only order the unit, they do not pull it in or down with them. With RequiresMountsFor= one
-// missing pool would keep the daemon from serving the others, unmounting one would stop the daemon, and
-// a restart would mount again what an administrator has just unmounted; Wants= would do the last as
-// well. So: the daemon starts when the mounts have been tried, and stops before they are unmounted. What looks under
-// mount points is started by a question, in no order.
+// missing pool would keep the daemon from serving the others, unmounting one would stop the daemon,
+// and a restart would mount again what an administrator has just unmounted; Wants= would do the
+// last as well. So: the daemon starts when the mounts have been tried, and stops before they are
+// unmounted. What looks under mount points is started by a question, in no order.
 func GeneratedDropIn(unit string, pools []Pool) string {
 	var b strings.Builder
 	b.WriteString("# Of the pools in the configuration; made by hostpath-provisioner-generator.\n[Unit]\n")
@@ -53,7 +53,8 @@ func GeneratedDropIn(unit string, pools []Pool) string {
 // CSISocket is the unit of the sockets on which kubelet finds the CSI driver.
 const CSISocket = "hostpath-provisioner-csi.socket"
 
-// ListenDropIn is the drop-in that has a socket unit listen on these paths, for connections and for datagrams, and on no other.
+// ListenDropIn is the drop-in that has a socket unit listen on these paths, for connections and for
+// datagrams, and on no other.
 func ListenDropIn(streams, datagrams []string) string {
 	var b strings.Builder
 	b.WriteString("# Of the configuration; made by hostpath-provisioner-generator.\n[Socket]\nListenStream=\n")
@@ -82,8 +83,8 @@ const (
 // DropInFile is the file of GeneratedDropIn below the directory that a generator gets.
 func DropInFile(dir, unit string) string { return filepath.Join(dir, unit+".d", dropIn) }
 
-// Settings are what drop-ins give a unit, as far as they are the generator's or the administrator's. known is false
-// where systemd does not run, or the generator is not installed.
+// Settings are what drop-ins give a unit, as far as they are the generator's or the
+// administrator's. known is false where systemd does not run, or the generator is not installed.
 func Settings(root, unit string) (text string, known bool) {
 	for _, needed := range []string{"run/systemd/system", generatorPath} {
 		if _, err := os.Lstat(filepath.Join(root, needed)); err != nil {
@@ -100,8 +101,9 @@ func Settings(root, unit string) (text string, known bool) {
 	return text, true
 }
 
-// Lacking is the first setting that a pool needs of a unit and its drop-ins do not give, with the reason; both are
-// "" if there is none. Order is not looked at: it matters at boot, before which the generator runs.
+// Lacking is the first setting that a pool needs of a unit and its drop-ins do not give, with the
+// reason; both are "" if there is none. Order is not looked at: it matters at boot, before which
+// the generator runs.
 func Lacking(unit, settings string, p Pool) (setting, why string) {
 	for _, need := range needs {
 		if !need.of(p) || !need.by(unit) {
@@ -116,8 +118,8 @@ func Lacking(unit, settings string, p Pool) (setting, why string) {
 	return "", ""
 }
 
-// OwnUnit is the service that this process is of, "" if it is of none that is known: the last element of its control
-// group (/proc/self/cgroup).
+// OwnUnit is the service that this process is of, "" if it is of none that is known: the last
+// element of its control group (/proc/self/cgroup).
 func OwnUnit(cgroup string) string {
 	for line := range strings.Lines(cgroup) {
 		if unit := path.Base(strings.TrimSpace(line)); slices.Contains(GeneratedFor, unit) {
@@ -150,9 +152,9 @@ func capability(name string) string {
 	return "CapabilityBoundingSet=" + name + "\nAmbientCapabilities=" + name
 }
 
-// rulers are directories and sockets of what runs programs as root for each user who may connect. DAC_OVERRIDE
-// may. A path that is missing when the service starts is not hidden when it comes ("-"); the daemon's own
-// filter of system calls refuses connections to any.
+// rulers are directories and sockets of what runs programs as root for each user who may connect.
+// DAC_OVERRIDE may. A path that is missing when the service starts is not hidden when it comes
+// ("-"); the daemon's own filter of system calls refuses connections to any.
 var rulers = []string{
 	"/run/containerd", "/run/crio", "/run/cri-dockerd.sock", "/run/dbus", "/run/docker", "/run/docker.sock", "/run/k3s/containerd", "/run/podman", "/run/systemd/private",
 }

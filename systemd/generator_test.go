@@ -49,7 +49,8 @@ After=srv-fast.mount
 			t.Errorf("want %s alone in\n%s", setting, text)
 		}
 	}
-	// The check unit changes nothing; what looks under mount points is started by questions, as its own user.
+	// The check unit changes nothing; what looks under mount points is started by questions, as its
+	// own user.
 	needy := []Pool{{MountPoint: "/srv/x", Path: "/srv/x", SetGroupID: true, Purge: true, Network: true}, {Path: "/home/x"}, {Path: "/tmp/x"}}
 	for unit, want := range map[string]string{checkFile: "After=srv-x.mount User=root ProtectHome=no PrivateTmp=no", lookFile: "ProtectHome=no PrivateTmp=no"} {
 		var got []string

@@ -14,17 +14,17 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 )
 
-// identifier is what journalctl shows before the colon. Without it that is the first 15 bytes of the
-// command's name (_COMM), which is not ours alone.
+// identifier is what journalctl shows before the colon. Without it that is the first 15 bytes of
+// the command's name (_COMM), which is not ours alone.
 const identifier = "hostpath-provisioner"
 
 // fieldPrefix keeps our fields apart from those that the journal gives a meaning to
 // (systemd.journal-fields(7)): `journalctl HOSTPATH_POOL=fast`.
 const fieldPrefix = "HOSTPATH_"
 
-// NewHandler makes a handler for everything that the process logs at level and above. Where stderr is
-// the process's stderr and that is the journal (JOURNAL_STREAM names it), a record goes there with its
-// attributes as fields; anywhere else it is a line of plain text.
+// NewHandler makes a handler for everything that the process logs at level and above. Where stderr
+// is the process's stderr and that is the journal (JOURNAL_STREAM names it), a record goes there
+// with its attributes as fields; anywhere else it is a line of plain text.
 func NewHandler(stderr io.Writer, level slog.Leveler) slog.Handler {
 	plain := slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})
 	if !IsJournal(stderr) {
@@ -42,9 +42,9 @@ func IsJournal(stderr io.Writer) bool {
 	return err == nil && is
 }
 
-// LinePrefix is what gives a line of text that goes to the journal the priority of level (sd-daemon(3),
-// SyslogLevelPrefix=), and "" where out, stdout or stderr, is not the journal. Without it a line has priority
-// info, and `journalctl -p warning` leaves it out.
+// LinePrefix is what gives a line of text that goes to the journal the priority of level
+// (sd-daemon(3), SyslogLevelPrefix=), and "" where out, stdout or stderr, is not the journal.
+// Without it a line has priority info, and `journalctl -p warning` leaves it out.
 func LinePrefix(out io.Writer, level slog.Level) string {
 	is, err := journal.StderrIsJournalStream()
 	if out == os.Stdout {

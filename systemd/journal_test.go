@@ -77,7 +77,8 @@ func TestJournalRecords(t *testing.T) {
 	}
 }
 
-// A logger never loses a record to a journal that is away: the stream it inherited still takes text.
+// A logger never loses a record to a journal that is away: the stream it inherited still takes
+// text.
 func TestJournalAway(t *testing.T) {
 	hosttest.Mount(t, "-t", "tmpfs", "journal", "/run")
 	t.Cleanup(func() { hosttest.UnmountLazy(t, "/run") })

@@ -1,8 +1,8 @@
-// Package systemd speaks with the service manager: sd_notify, the watchdog and the journal, and keeps
-// the unit file with the tests that assert it.
+// Package systemd speaks with the service manager: sd_notify, the watchdog and the journal, and
+// keeps the unit file with the tests that assert it.
 //
-// It decides nothing: what to say and when is the daemon's. It does not talk D-Bus, does not log, and
-// outside a service every call is silent and succeeds.
+// It decides nothing: what to say and when is the daemon's. It does not talk D-Bus, does not log,
+// and outside a service every call is silent and succeeds.
 package systemd
 
 import (
@@ -19,8 +19,8 @@ import (
 // for the log alone.
 type Notifier struct{}
 
-// Ready says that start-up or a reload has finished, with a status line for people. It also resets the
-// watchdog, which Extend has put off.
+// Ready says that start-up or a reload has finished, with a status line for people. It also resets
+// the watchdog, which Extend has put off.
 func (Notifier) Ready(status string) error { return send("READY=1", line(status), "WATCHDOG=1") }
 
 // Status is the sentence that `systemctl status` shows.
@@ -41,9 +41,9 @@ func (Notifier) Stopping(status string) error { return send("STOPPING=1", line(s
 func (Notifier) Alive() error { return send("WATCHDOG=1") }
 
 // Extend asks for that much more time, from now, for the start, reload or stop that is under way
-// (systemd 236 and later). It has to be repeated before the time is over; nothing else bounds it. The
-// watchdog is put off as well, at any time (service_extend_timeout in systemd's core/service.c): never
-// call it after Ready.
+// (systemd 236 and later). It has to be repeated before the time is over; nothing else bounds it.
+// The watchdog is put off as well, at any time (service_extend_timeout in systemd's
+// core/service.c): never call it after Ready.
 func (Notifier) Extend(more time.Duration) error {
 	return send(fmt.Sprintf("EXTEND_TIMEOUT_USEC=%d", more.Microseconds()))
 }
@@ -60,8 +60,8 @@ func send(assignments ...string) error {
 	return nil
 }
 
-// WatchdogInterval is the time within which Alive has to be called (WATCHDOG_USEC, sd_watchdog_enabled(3)).
-// It is 0 where no watchdog is asked of this process.
+// WatchdogInterval is the time within which Alive has to be called (WATCHDOG_USEC,
+// sd_watchdog_enabled(3)). It is 0 where no watchdog is asked of this process.
 func WatchdogInterval() (time.Duration, error) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

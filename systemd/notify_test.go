@@ -72,8 +72,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// The time in RELOADING is of CLOCK_MONOTONIC and lies between before and after: systemd compares it
-// with the moment of its own signal.
+// The time in RELOADING is of CLOCK_MONOTONIC and lies between before and after: systemd compares
+// it with the moment of its own signal.
 func TestReloading(t *testing.T) {
 	address := filepath.Join(hosttest.Dir(t), "notify")
 	receive := listen(t, address)

@@ -38,8 +38,8 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// verify is what systemd-analyze has to say about a unit. It exits 0 on an unknown key, so its words
-// count. The daemon is not installed here; a program that is stands in for it.
+// verify is what systemd-analyze has to say about a unit. It exits 0 on an unknown key, so its
+// words count. The daemon is not installed here; a program that is stands in for it.
 func verify(t *testing.T, name, text string) string {
 	t.Helper()
 	return verifyIn(t, hosttest.Dir(t), name, text)
@@ -197,8 +197,9 @@ var readOnly = []string{
 }
 
 // Settings that bind a path of the host on itself, or make read-only what is mounted at start, hide
-// the host's mounts and unmounts or make a missing one look present (systemd.exec(5)). RestrictSUIDSGID
-// forbids a volume with mode 2770, and openat2. That the rest does not is proven by test/systemd.
+// the host's mounts and unmounts or make a missing one look present (systemd.exec(5)).
+// RestrictSUIDSGID forbids a volume with mode 2770, and openat2. That the rest does not is proven
+// by test/systemd.
 func TestPoolsStayVisible(t *testing.T) {
 	for _, name := range []string{unitFile, checkFile, lookFile} {
 		got := settings(read(t, name))
@@ -222,8 +223,8 @@ func TestPoolsStayVisible(t *testing.T) {
 	}
 }
 
-// What is mounted in a namespace of its own never reaches the pods: no setting of the unit wants one (exec_needs_mount_namespace
-// in systemd's core/execute.c).
+// What is mounted in a namespace of its own never reaches the pods: no setting of the unit wants
+// one (exec_needs_mount_namespace in systemd's core/execute.c).
 func TestCSIHasNoMountNamespace(t *testing.T) {
 	got := settings(read(t, csiFile))
 	for _, bad := range []string{
@@ -239,7 +240,8 @@ func TestCSIHasNoMountNamespace(t *testing.T) {
 	}
 }
 
-// Each capability has a comment that names the call that needs it, is given to the user, and there is no other.
+// Each capability has a comment that names the call that needs it, is given to the user, and there
+// is no other.
 func TestCapabilities(t *testing.T) {
 	for _, name := range []string{unitFile, checkFile, lookFile} {
 		text := read(t, name)
@@ -309,8 +311,8 @@ func with(text, settings string) string {
 	return strings.Replace(text, "\n[Install]\n", "\n"+settings+"\n[Install]\n", 1)
 }
 
-// A pool as it is when the configuration says nothing but its path; one with quota = "project"; and one that needs
-// everything.
+// A pool as it is when the configuration says nothing but its path; one with quota = "project"; and
+// one that needs everything.
 var (
 	limitedPool = Pool{MountPoint: "/srv/x", Path: "/srv/x", Purge: true, Quota: true}
 	defaultPool = Pool{MountPoint: "/srv/x", Path: "/srv/x", Purge: true}

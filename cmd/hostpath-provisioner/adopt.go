@@ -119,7 +119,8 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	return nil
 }
 
-// adoptOptions returns what an adoption works with: a pool that is open and of this cluster, and the cluster's API.
+// adoptOptions returns what an adoption works with: a pool that is open and of this cluster, and
+// the cluster's API.
 func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool config.Pool, a adoption) (adopt.Options, error) {
 	looking, done := context.WithTimeout(ctx, poolDeadline)
 	report := p.probe(looking, pool)

@@ -8,8 +8,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// What adopt says before it comes to the cluster. What it says of volumes is in test/e2e/testdata, by a
-// real API server.
+// What adopt says before it comes to the cluster. What it says of volumes is in test/e2e/testdata,
+// by a real API server.
 func TestAdoptWithoutACluster(t *testing.T) {
 	h := newHost(t, "kubeconfig = 'BASE/kubeconfig'\naliases = ['hostpath']\n"+minimal+"require_mount = false\n")
 	s := &story{h: h}

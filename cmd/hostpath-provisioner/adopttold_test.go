@@ -9,8 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// What an adoption tells: a row for each volume, its notes, the counts, and a hint for each reason of a refusal,
-// once. A path from the API does not command the terminal.
+// What an adoption tells: a row for each volume, its notes, the counts, and a hint for each reason
+// of a refusal, once. A path from the API does not command the terminal.
 func TestAdoptTells(t *testing.T) {
 	adopted := adopt.Row{Volume: "pv-1", Claim: "shop/data", Path: "/srv/a\x1b[2J", Provisioner: "example.com/x", Action: rules.Adopt, Done: true, Notes: []string{"its mode stays"}}
 	refused := adopt.Row{Volume: "pv-2", Claim: "shop/logs", Path: "/srv/b", Provisioner: "example.com/x", Action: plan.Refuse, Reason: rules.ReasonUsed, Message: "pod shop/web uses it"}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// apiServer is an address that responds as an API server does that refuses, or that is another cluster's. What a cluster
-// does that works is in test/e2e.
+// apiServer is an address that responds as an API server does that refuses, or that is another
+// cluster's. What a cluster does that works is in test/e2e.
 func (h *host) apiServer(respond http.HandlerFunc) {
 	h.t.Helper()
 	server := httptest.NewServer(respond)
@@ -18,7 +18,8 @@ func (h *host) apiServer(respond http.HandlerFunc) {
 		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "clusters": [{"name": "c", "cluster": {"server": %q}}]}`, server.URL))
 }
 
-// refusing responds to each request as the API server does without a right, or with a token that it does not know.
+// refusing responds to each request as the API server does without a right, or with a token that it
+// does not know.
 func refusing(code int, reason, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -27,7 +28,8 @@ func refusing(code int, reason, message string) http.HandlerFunc {
 	}
 }
 
-// What an API server refuses is told in its words, and the disk is listed all the same. Nothing is adopted.
+// What an API server refuses is told in its words, and the disk is listed all the same. Nothing is
+// adopted.
 func TestRefusedByTheAPI(t *testing.T) {
 	h, s := preparedStory(t)
 	h.record("node-a", "pvc-1")

@@ -37,7 +37,8 @@ func (p *program) backupCommand() *cobra.Command {
 	}
 }
 
-// backup prints the volumes before the claims: a claim without its volume is Lost until it is there.
+// backup prints the volumes before the claims: a claim without its volume is Lost until it is
+// there.
 func (p *program) backup(ctx context.Context, cfg config.Config) error {
 	late := fmt.Errorf("not done within %s", backupDeadline)
 	ctx, cancel := context.WithTimeoutCause(ctx, backupDeadline, late)

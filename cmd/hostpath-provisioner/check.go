@@ -28,8 +28,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
-// reasonStateUnreadable is the finding that a pool cannot be judged, because what is remembered of it
-// cannot be read.
+// reasonStateUnreadable is the finding that a pool cannot be judged, because what is remembered of
+// it cannot be read.
 const reasonStateUnreadable = "StateUnreadable"
 
 // checked is the output of check --json.
@@ -114,8 +114,9 @@ func (p *program) checkCommand() *cobra.Command {
 	return c
 }
 
-// reloadable reports, to `systemctl reload`, why the running daemon would refuse this configuration. systemd
-// names the daemon to the commands of ExecReload= (systemd.service(5), MAINPID).
+// reloadable reports, to `systemctl reload`, why the running daemon would refuse this
+// configuration. systemd names the daemon to the commands of ExecReload= (systemd.service(5),
+// MAINPID).
 func (p *program) reloadable(cfg config.Config) error {
 	if os.Getenv("MAINPID") == "" {
 		return nil
@@ -143,8 +144,8 @@ func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.
 	return worst(all.Pools)
 }
 
-// worst tells storage that is missing or wrong, which has to keep kubelet from starting, from storage that is
-// full, on which pods run and make room.
+// worst tells storage that is missing or wrong, which has to keep kubelet from starting, from
+// storage that is full, on which pods run and make room.
 func worst(pools []poolCheck) (err error) {
 	for _, one := range pools {
 		switch {

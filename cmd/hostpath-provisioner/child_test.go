@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// childEnv, to beChild, makes the test's program the product ("program"), the service that looks under mount points on the host
-// in a directory ("mountpoint DIRECTORY") or mounts for kubelet there ("csi DIRECTORY"), or a child that writes its process ID to the file of its last argument and then
-// waits, as one does on a filesystem that hangs ("hang").
+// childEnv, to beChild, makes the test's program the product ("program"), the service that looks
+// under mount points on the host in a directory ("mountpoint DIRECTORY") or mounts for kubelet
+// there ("csi DIRECTORY"), or a child that writes its process ID to the file of its last argument
+// and then waits, as one does on a filesystem that hangs ("hang").
 const childEnv = "HOSTPATH_PROVISIONER_TEST_CHILD"
 
 func beChild() {
@@ -34,7 +35,8 @@ func beChild() {
 	}
 }
 
-// An error is a response of a filesystem as well: only a child that does not end in time means that it hangs.
+// An error is a response of a filesystem as well: only a child that does not end in time means that
+// it hangs.
 func TestAnswers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(childEnv, "program")
@@ -93,7 +95,8 @@ func TestMountpointSocket(t *testing.T) {
 		{"stream", "mountpoint", tcp.(*net.TCPListener).File, "", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// LISTEN_PID is the process's own (sd_listen_fds(3)), which only a shell knows before the program starts.
+			// LISTEN_PID is the process's own (sd_listen_fds(3)), which only a shell knows before
+			// the program starts.
 			child := exec.Command("sh", "-c", `LISTEN_PID=$$ exec "$0" mountpoint`, self)
 			child.Env = append(os.Environ(), childEnv+"=program")
 			if c.socket != nil {

@@ -130,8 +130,8 @@ func gatherNode(ctx context.Context, client *kube.Client, f *clustercheck.Facts)
 	return err
 }
 
-// gatherPolicies reads the policies, and has the API server judge a volume that they forbid. A cluster that has none gives no right
-// to read them.
+// gatherPolicies reads the policies, and has the API server judge a volume that they forbid. A
+// cluster that has none gives no right to read them.
 func gatherPolicies(ctx context.Context, client *kube.Client, f *clustercheck.Facts) (err error) {
 	f.Policies.Readable = true
 	lists := packaging.Lists{}
@@ -178,13 +178,15 @@ func gatherIndex(ctx context.Context, client *kube.Client, f *clustercheck.Facts
 	return err
 }
 
-// excess are rights that no daemon needs: with one of them a thief of the credential has more than this node.
+// excess are rights that no daemon needs: with one of them a thief of the credential has more than
+// this node.
 var excess = []kube.Access{
 	{Resource: "secrets", Verb: "get"}, {Resource: "pods", Verb: "create"}, {Resource: "nodes", Verb: "patch"},
 	{Resource: "persistentvolumeclaims", Verb: "delete"}, {Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Verb: "patch"},
 }
 
-// gatherRights reviews each right. Those that come with the policies count where the cluster has policies.
+// gatherRights reviews each right. Those that come with the policies count where the cluster has
+// policies.
 func gatherRights(ctx context.Context, client *kube.Client, f *clustercheck.Facts) error {
 	always, withPolicies := needed(f.Configured)
 	lacks, err := client.Lacks(ctx, always)

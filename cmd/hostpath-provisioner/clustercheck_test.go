@@ -15,7 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 )
 
-// What check --cluster says without an API server that works with it. What it says of one that does is in test/identity.
+// What check --cluster says without an API server that works with it. What it says of one that does
+// is in test/identity.
 func TestCheckCluster(t *testing.T) {
 	h := newHost(t, plain)
 	s := &story{h: h}
@@ -54,7 +55,8 @@ func TestEveryClusterReasonHasAHint(t *testing.T) {
 	}
 }
 
-// The command of a hint is of this node. Only where the cluster has policies the hint for a missing right applies them again.
+// The command of a hint is of this node. Only where the cluster has policies the hint for a missing
+// right applies them again.
 func TestClusterHint(t *testing.T) {
 	cfg := config.Config{Node: "node-a", Namespace: "s", Provisioner: "p", Aliases: []string{"q"}, Pools: []config.Pool{
 		{Path: "/srv/a", Scope: config.ScopeNode}, {Path: "/srv/b", Scope: config.ScopeShared}, {Path: "/srv/c", Scope: config.ScopeEveryNode}}}

@@ -69,13 +69,15 @@ func (p *program) thaw() error {
 	return err
 }
 
-// cgroups are where pods are paused. The list of them is in a directory of root's: the daemon's is the daemon's own.
+// cgroups are where pods are paused. The list of them is in a directory of root's: the daemon's is
+// the daemon's own.
 func (p *program) cgroups() freeze.Cgroups {
 	dir := cmp.Or(os.Getenv("RUNTIME_DIRECTORY"), p.runtimeDir)
 	return freeze.Cgroups{Root: freeze.Hierarchy, List: filepath.Join(dir, "paused.json")}
 }
 
-// notServed looks for the sockets on which kubelet finds the drivers that a pool's volumes may be of.
+// notServed looks for the sockets on which kubelet finds the drivers that a pool's volumes may be
+// of.
 func (p *program) notServed(pool config.Pool) (hostcheck.Finding, bool) {
 	cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
 	if err != nil {
@@ -109,8 +111,8 @@ func unserved(what, socket string) (hostcheck.Finding, bool) {
 		Message: what + " do not start on this node: there is no socket " + socket}, true
 }
 
-// passedToCSI are the sockets of hostpath-provisioner-csi.socket: those of drivers in the order in which it lists them, and that for
-// pauses and that for inline volumes, nil if no pool has them.
+// passedToCSI are the sockets of hostpath-provisioner-csi.socket: those of drivers in the order in
+// which it lists them, and that for pauses and that for inline volumes, nil if no pool has them.
 type passedToCSI struct {
 	listeners     []net.Listener
 	pause, inline *net.UnixConn

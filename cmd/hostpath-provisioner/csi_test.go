@@ -24,8 +24,8 @@ func serveCSI(base string) int {
 	return p.run([]string{"csi-node", "--config", base + "/config.toml", "--state-dir", base + "/state", "--runtime-dir", base + "/run"}, strings.NewReader(""))
 }
 
-// A call that comes before the service waits in the sockets, which are the generator's; the service ends by SIGTERM, and the
-// sockets stay for the next one.
+// A call that comes before the service waits in the sockets, which are the generator's; the service
+// ends by SIGTERM, and the sockets stay for the next one.
 func TestCSINode(t *testing.T) {
 	h := newHost(t, "")
 	h.write("config.toml", "node = 'node-a'\n[pool.fast]\npath = '/srv/fast'\nsource = 'csi'\n")

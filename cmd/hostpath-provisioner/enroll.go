@@ -102,8 +102,8 @@ func (p *program) enroll(ctx context.Context, o enrolling, stdin io.Reader) erro
 	return err
 }
 
-// judged returns when this node's identity ends, and why it needs another one: "" if it does not. The administrator's API
-// server decides, without an administrator that of the node's kubeconfig.
+// judged returns when this node's identity ends, and why it needs another one: "" if it does not.
+// The administrator's API server decides, without an administrator that of the node's kubeconfig.
 func (p *program) judged(ctx context.Context, cfg config.Config, admin *kube.Client) (ends time.Time, unfit string, err error) {
 	own, err := p.asNode(cfg)
 	if err != nil {
@@ -145,7 +145,8 @@ func enrolled(ctx context.Context, admin *kube.Client, node string, life time.Du
 	return e, ofAdministrator(err)
 }
 
-// administrator is a client with an administrator's kubeconfig. One from standard input is kept in memory.
+// administrator is a client with an administrator's kubeconfig. One from standard input is kept in
+// memory.
 func (p *program) administrator(o enrolling, namespace string, stdin io.Reader) (*kube.Client, error) {
 	file := o.admin
 	if file == "-" {
@@ -168,8 +169,8 @@ func (p *program) administrator(o enrolling, namespace string, stdin io.Reader) 
 	return client, ofAdministrator(err)
 }
 
-// keepIdentity writes the token, and then the kubeconfig that names it. A crash in between leaves the kubeconfig that was there, and a
-// token that is used if it is of the same identity.
+// keepIdentity writes the token, and then the kubeconfig that names it. A crash in between leaves
+// the kubeconfig that was there, and a token that is used if it is of the same identity.
 func (p *program) keepIdentity(cfg config.Config, e kube.Enrolled) error {
 	token, err := filepath.Abs(p.tokenFile())
 	if err != nil {
@@ -188,7 +189,8 @@ func (p *program) keepIdentity(cfg config.Config, e kube.Enrolled) error {
 	return state.WriteFileDurable(filepath.Dir(cfg.Kubeconfig), filepath.Base(cfg.Kubeconfig), text, 0o600)
 }
 
-// prove asks the API server, in this node's name, whether every right is there, and whether the node is confined.
+// prove asks the API server, in this node's name, whether every right is there, and whether the
+// node is confined.
 func (p *program) prove(ctx context.Context, cfg config.Config) error {
 	client, err := p.asNode(cfg)
 	if err != nil {

@@ -39,7 +39,8 @@ func TestEnrollCommandLine(t *testing.T) {
 	}
 }
 
-// An identity that lasts is kept, and its rights are reviewed: of another node, or near its end, it is not.
+// An identity that lasts is kept, and its rights are reviewed: of another node, or near its end, it
+// is not.
 func TestEnrollLasts(t *testing.T) {
 	for name, c := range map[string]struct {
 		node  string
@@ -117,8 +118,8 @@ func granting(given string) http.HandlerFunc {
 	}
 }
 
-// What is written where: with a file of its own for the token on the node, and in one file for another machine. A token that is not
-// the node's is not written.
+// What is written where: with a file of its own for the token on the node, and in one file for
+// another machine. A token that is not the node's is not written.
 func TestEnrollWrites(t *testing.T) {
 	own := unsigned("node-a", 0)
 	for name, c := range map[string]struct {

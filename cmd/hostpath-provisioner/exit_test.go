@@ -50,7 +50,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// What was told already is not repeated; each error of a configuration has a line, and all have one hint.
+// What was told already is not repeated; each error of a configuration has a line, and all have one
+// hint.
 func TestComplain(t *testing.T) {
 	bad := config.Errors{{File: "a.toml", Line: 2, Key: "node", Text: "x"}, {File: "b.toml", Text: "y"}}
 	for name, c := range map[string]struct {
@@ -78,7 +79,8 @@ func TestComplain(t *testing.T) {
 	}
 }
 
-// Each error that an operator can do something about tells what, also below the words of those who passed it on.
+// Each error that an operator can do something about tells what, also below the words of those who
+// passed it on.
 func TestHints(t *testing.T) {
 	pool := config.Pool{Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast"}
 	found := func(reason string) hostcheck.Finding { return hostcheck.Finding{Reason: reason, Message: "x"} }

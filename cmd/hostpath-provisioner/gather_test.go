@@ -13,8 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/clustercheck"
 )
 
-// clusterAPI responds as an API server without policies and without a claim index, in which node-a is enrolled. What is refused is by
-// the end of a path; a right is there unless it is in lacks.
+// clusterAPI responds as an API server without policies and without a claim index, in which node-a
+// is enrolled. What is refused is by the end of a path; a right is there unless it is in lacks.
 type clusterAPI struct {
 	refuse map[string]refusal
 	lacks  map[string]bool // VERB RESOURCE[/SUBRESOURCE]
@@ -102,7 +102,8 @@ func (h *host) report(c clusterAPI) map[string]string {
 	return all
 }
 
-// A request that is refused, or fails, is told where it belongs, and every other check is as it was.
+// A request that is refused, or fails, is told where it belongs, and every other check is as it
+// was.
 func TestGatherFromTheCluster(t *testing.T) {
 	untouched := map[string]string{"API": "ok", "token": "ok", "identity": "ok", "node": "ok", "rights": "ok", "policies": "warning NoPolicies", "parameters": "ok", "claim index": "ok", "exit": "0"}
 	forbidden, failed := refusal{http.StatusForbidden, "Forbidden", "not yours"}, refusal{http.StatusInternalServerError, "InternalError", "etcd is away"}

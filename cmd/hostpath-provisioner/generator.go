@@ -19,9 +19,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
-// generatorCommand is what systemd runs at boot and at each daemon-reload, before it starts anything
-// (systemd.generator(7)). It reads files in /etc and writes into the first directory; whatever is wrong
-// with the configuration is said, and the units are then as they were.
+// generatorCommand is what systemd runs at boot and at each daemon-reload, before it starts
+// anything (systemd.generator(7)). It reads files in /etc and writes into the first directory;
+// whatever is wrong with the configuration is said, and the units are then as they were.
 func (p *program) generatorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "generator DIRECTORY [DIRECTORY DIRECTORY]",
@@ -42,13 +42,15 @@ func (p *program) generatorCommand() *cobra.Command {
 	}
 }
 
-// kept is where the last drop-ins of a valid configuration are, its mount points and its pools with quotas. systemd empties a generator's
-// directory before it runs it, also when it runs for another unit's sake: without them a mistake in the configuration
-// would take a service that is started again its rights. Root alone may write there, as into the drop-ins themselves; systemd leaves /run
-// writable to generators, and little else (manager_run_generators in systemd's manager.c).
+// kept is where the last drop-ins of a valid configuration are, its mount points and its pools with
+// quotas. systemd empties a generator's directory before it runs it, also when it runs for another
+// unit's sake: without them a mistake in the configuration would take a service that is started
+// again its rights. Root alone may write there, as into the drop-ins themselves; systemd leaves
+// /run writable to generators, and little else (manager_run_generators in systemd's manager.c).
 const kept = "run/hostpath-provisioner-generator"
 
-// writeDropIns writes what can be written: one unit's trouble, or that of what is kept, is no other's.
+// writeDropIns writes what can be written: one unit's trouble, or that of what is kept, is no
+// other's.
 func (p *program) writeDropIns(dir string, cfg config.Config) (err error) {
 	for _, unit := range generatedUnits() {
 		text := systemd.ListenDropIn(csiSockets(cfg), daemonSockets(cfg))
@@ -73,8 +75,8 @@ func csiSockets(cfg config.Config) []string {
 	return all
 }
 
-// daemonSockets are those on which the node service hears the daemon: one for pauses and one for inline volumes, where pools have
-// them.
+// daemonSockets are those on which the node service hears the daemon: one for pauses and one for
+// inline volumes, where pools have them.
 func daemonSockets(cfg config.Config) (all []string) {
 	if slices.ContainsFunc(cfg.Pools, config.Pool.Pauses) {
 		all = append(all, pause.SocketPath(cfg.KubeletRoot, cfg.Provisioner))
@@ -85,7 +87,8 @@ func daemonSockets(cfg config.Config) (all []string) {
 	return all
 }
 
-// generatedUnits are the units that get a drop-in. That of the CSI driver is last: an earlier version kept none of it.
+// generatedUnits are the units that get a drop-in. That of the CSI driver is last: an earlier
+// version kept none of it.
 func generatedUnits() []string { return append(slices.Clone(systemd.GeneratedFor), systemd.CSISocket) }
 
 func writeFile(file string, text []byte) error {
@@ -112,8 +115,8 @@ func (p *program) keptDropIns(dir string) error {
 	return nil
 }
 
-// Files in kept, with what the service that looks under mount points and limits projects accepts while the configuration
-// has errors.
+// Files in kept, with what the service that looks under mount points and limits projects accepts
+// while the configuration has errors.
 const (
 	mountPointsFile = "mount-points.json"
 	quotaPoolsFile  = "quota-pools.json"

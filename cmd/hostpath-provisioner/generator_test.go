@@ -102,7 +102,8 @@ func TestGeneratorCapabilities(t *testing.T) {
 	}
 }
 
-// The system call that sets limits is allowed in the units where a pool has limits, and nowhere else.
+// The system call that sets limits is allowed in the units where a pool has limits, and nowhere
+// else.
 func TestGeneratorQuota(t *testing.T) {
 	for keys, want := range map[string]bool{"": false, `quota = "off"`: false, `quota = "ceph"`: false, `quota = "project"`: true} {
 		h := newHost(t, "[pool.p]\npath = \"/srv/p\"\n"+keys+"\n")
@@ -162,8 +163,8 @@ func TestGeneratorKeeps(t *testing.T) {
 	}
 }
 
-// A pool that systemd does not know of yet is open to check, and not to the service: that is said, until the generator
-// has run. Nothing is said where it is not installed.
+// A pool that systemd does not know of yet is open to check, and not to the service: that is said,
+// until the generator has run. Nothing is said where it is not installed.
 func TestUnitOutdated(t *testing.T) {
 	h := newHost(t, "node = 'node-a'\n[pool.here]\npath = 'BASE/pool'\nrequire_mount = false\naccept = ['PlainDirectory']\n")
 	h.call("prepare", "here")
@@ -184,7 +185,8 @@ func TestUnitOutdated(t *testing.T) {
 	says(false)
 }
 
-// The service is in the place of another driver as well: its sockets are behind our own, in pairs (daemon/csi, OnSockets).
+// The service is in the place of another driver as well: its sockets are behind our own, in pairs
+// (daemon/csi, OnSockets).
 func TestGeneratorCSIDrivers(t *testing.T) {
 	h := newHost(t, "")
 	h.write("config.toml", "aliases = ['kubevirt.io.hostpath-provisioner']\ncsi_drivers = ['kubevirt.io.hostpath-provisioner']\n[pool.fast]\npath = \"/srv/fast\"\n")

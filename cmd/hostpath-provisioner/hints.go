@@ -83,7 +83,8 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonUnitMasked:           "run: systemctl unmask hostpath-provisioner",
 }
 
-// clusterHints are what helps against a reason of check --cluster. NODE, NAMESPACE, PROVISIONER and PATHS stand for what is configured.
+// clusterHints are what helps against a reason of check --cluster. NODE, NAMESPACE, PROVISIONER and
+// PATHS stand for what is configured.
 var clusterHints = map[string]string{
 	clustercheck.ReasonKubeconfigUnusable:    enrollHint,
 	clustercheck.ReasonServerNotTrusted:      "if the cluster has a new authority: " + enrollHint,
@@ -129,7 +130,8 @@ const (
 	rightsHint     = "an administrator runs: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACECONFINED | kubectl apply -f -"
 	manifestsHint  = "an administrator runs, with the paths of all nodes' pools: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACEPATHS | kubectl apply -f -"
 	parametersHint = "an administrator runs manifests with one flag more beside those in use: --pool-path, --shared-pool-path, --every-node-pool-path, --alias, --class, --hostname or --audience; those in use are in: kubectl get validatingadmissionpolicy volumes.NAMESPACE.hostpath-provisioner -o yaml"
-	// The policies are replaced in their places, and the ConfigMap goes when no API server has the old ones any more.
+	// The policies are replaced in their places, and the ConfigMap goes when no API server has the
+	// old ones any more.
 	configMapHint = "delete nothing; an administrator runs, with the entries of that ConfigMap: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACEPATHS | kubectl apply -f -; and a minute later: kubectl delete configmap -n NAMESPACE hostpath-provisioner-confinement"
 	bindingsHint  = "an administrator looks at what else is bound to it: kubectl get clusterrolebindings,rolebindings -A -o wide"
 	indexHint     = "an administrator runs: hostpath-provisioner manifests --no-classes --claim-index | kubectl apply -f -"

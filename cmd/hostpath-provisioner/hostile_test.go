@@ -22,8 +22,8 @@ path = "BASE/pool"
 require_mount = false
 `
 
-// What the daemon's user puts in the places of its files keeps no command waiting, and root's prepare
-// writes through none of it.
+// What the daemon's user puts in the places of its files keeps no command waiting, and root's
+// prepare writes through none of it.
 func TestHostileStateOfCommands(t *testing.T) {
 	for name, plant := range map[string]func(name, victim string) error{
 		"FIFO":      func(name, _ string) error { return unix.Mkfifo(name, 0o666) },
@@ -79,7 +79,8 @@ func TestHostileStatus(t *testing.T) {
 	}
 }
 
-// The names of files in a pool are a tenant's, or of a host's other users; a record is the daemon's.
+// The names of files in a pool are a tenant's, or of a host's other users; a record is the
+// daemon's.
 func TestHostileNames(t *testing.T) {
 	h := newHost(t, plainPool)
 	h.raw("prepare", "fast")

@@ -75,7 +75,8 @@ func TestStateOfInline(t *testing.T) {
 	}
 }
 
-// A snapshot that no VolumeSnapshotContent names is orphaned, unless it is kept on purpose or that is not known.
+// A snapshot that no VolumeSnapshotContent names is orphaned, unless it is kept on purpose or that
+// is not known.
 func TestStateOfSnapshot(t *testing.T) {
 	named, none := map[string]bool{"s": true}, map[string]bool{}
 	retained := record.Record{Kind: record.Snapshot, PV: "s", Place: record.InPool, Retained: true}

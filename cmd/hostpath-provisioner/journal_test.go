@@ -9,7 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// The daemon's first record says what starts, and why it could not start is an error with fields: `journalctl
+// The daemon's first record says what starts, and why it could not start is an error with fields:
+// `journalctl
 // -p warning` shows it.
 func TestStartInTheJournal(t *testing.T) {
 	receive := hosttest.Journal(t)

@@ -1,9 +1,9 @@
-// Command hostpath-provisioner turns PersistentVolumeClaims into directories of this host and PersistentVolumes that
-// point at them. The subcommands check and prepare a host, list its volumes, adopt volumes of other provisioners and
-// print the daemon's status.
+// Command hostpath-provisioner turns PersistentVolumeClaims into directories of this host and
+// PersistentVolumes that point at them. The subcommands check and prepare a host, list its volumes,
+// adopt volumes of other provisioners and print the daemon's status.
 //
-// Exit codes, output and hints are decided here: errors elsewhere are facts, and the advice for them is in hints.go.
-// The command changes nothing itself: daemon, prepare, adopt and volume do.
+// Exit codes, output and hints are decided here: errors elsewhere are facts, and the advice for
+// them is in hints.go. The command changes nothing itself: daemon, prepare, adopt and volume do.
 package main
 
 import (

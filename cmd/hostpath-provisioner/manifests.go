@@ -85,7 +85,8 @@ var notForCharts = []string{
 	"pool-path", "shared-pool-path", "every-node-pool-path", "class", "alias", "audience", "hostname",
 }
 
-// writeFiles writes files in a directory that is made. A directory with other files is refused: they could be taken for these.
+// writeFiles writes files in a directory that is made. A directory with other files is refused:
+// they could be taken for these.
 func writeFiles(dir string, files map[string]string) error {
 	there, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +107,8 @@ func writeFiles(dir string, files map[string]string) error {
 	return nil
 }
 
-// checkManifests refuses what the API server would refuse, after it had taken the objects before it.
+// checkManifests refuses what the API server would refuse, after it had taken the objects before
+// it.
 func checkManifests(o packaging.Options) error {
 	if len(validation.IsDNS1123Label(o.Namespace)) > 0 {
 		return fmt.Errorf("--namespace: %q cannot be a namespace", o.Namespace)

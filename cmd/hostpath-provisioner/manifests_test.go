@@ -39,7 +39,8 @@ func TestManifestsConfinement(t *testing.T) {
 	}
 }
 
-// Each other flag is refused beside --helm-chart, and leaves no directory: an administrator would take the chart for one with it.
+// Each other flag is refused beside --helm-chart, and leaves no directory: an administrator would
+// take the chart for one with it.
 func TestChartTakesNoOtherFlag(t *testing.T) {
 	h := newHost(t, minimal)
 	flags := (&program{}).manifestsCommand().Flags()

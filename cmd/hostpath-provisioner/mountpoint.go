@@ -17,11 +17,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
-// idle is how long the service that looks under mount points stays without a question. A daemon with such a pool
-// asks every ten seconds.
+// idle is how long the service that looks under mount points stays without a question. A daemon
+// with such a pool asks every ten seconds.
 const idle = time.Minute
 
-// mountpointCommand is hostpath-provisioner-mountpoint.service, which systemd starts for a question.
+// mountpointCommand is hostpath-provisioner-mountpoint.service, which systemd starts for a
+// question.
 func (p *program) mountpointCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "mountpoint", Short: "Look under the mount points of pools for the daemon", Hidden: true, Args: noArgs,
@@ -53,9 +54,10 @@ func (p *program) mountpointCommand() *cobra.Command {
 	}
 }
 
-// configured returns what the service has to know of the configuration. Where that has errors, it returns the error and what
-// was kept of the last valid configuration that the generator read: the daemon goes on with that one, and a new process
-// of this service has no other memory of it. Root alone may widen that list: the daemon may have been taken over.
+// configured returns what the service has to know of the configuration. Where that has errors, it
+// returns the error and what was kept of the last valid configuration that the generator read: the
+// daemon goes on with that one, and a new process of this service has no other memory of it. Root
+// alone may widen that list: the daemon may have been taken over.
 func configured[T any](p *program, of func(config.Config) []T, file string) ([]T, error) {
 	cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
 	if err != nil {

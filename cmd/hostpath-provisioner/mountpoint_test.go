@@ -17,8 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// serveMountPoints is the program as systemd starts it, but for the host's directory. The configuration has a directory of
-// its own, in which Landlock lets it read.
+// serveMountPoints is the program as systemd starts it, but for the host's directory. The
+// configuration has a directory of its own, in which Landlock lets it read.
 func serveMountPoints(base string) int {
 	p := &program{host: base, stdout: os.Stdout, stderr: os.Stderr, now: time.Now}
 	return p.run([]string{"mountpoint", "--config", base + "/etc/config.toml", "--state-dir", base + "/state", "--runtime-dir", base + "/run"}, strings.NewReader(""))
@@ -52,8 +52,8 @@ func configure(h *host, text string) {
 	h.write("etc/config.toml", text)
 }
 
-// A process of the service that starts while the configuration has errors looks under the mount points of the last valid
-// one that the generator read, and for no other path.
+// A process of the service that starts while the configuration has errors looks under the mount
+// points of the last valid one that the generator read, and for no other path.
 func TestMountPointsOfLastValidConfiguration(t *testing.T) {
 	h := newHost(t, "")
 	valid := strings.ReplaceAll("node = 'a'\n[pool.fast]\npath = 'BASE/fast'\n[pool.other]\npath = 'BASE/other'\nimmutable = 'off'\n", "BASE", h.base)
@@ -92,7 +92,8 @@ func TestQuotaPoolsOfLastValidConfiguration(t *testing.T) {
 	h.must(unix.Stat(h.path("fast"), &device))
 	limits := func(when string, project uint32, want string) {
 		t.Helper()
-		// A request for limits is sent as one for a look is. The filesystem here has none, which is no refusal of the service.
+		// A request for limits is sent as one for a look is. The filesystem here has none, which is
+		// no refusal of the service.
 		request := fmt.Sprintf(`{"call":"set","path":%q,"major":%d,"minor":%d,"id":%d}`, h.path("fast"), unix.Major(device.Dev), unix.Minor(device.Dev), project)
 		if b := mountPointService(h).Under(request, 20*time.Second); !strings.Contains(b.Error, want) || want == "" && b.Error != "" {
 			t.Errorf("%s: %+v", when, b)

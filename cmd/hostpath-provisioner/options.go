@@ -11,9 +11,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// laxMount looks for mount options that keep what a tenant writes from counting on the host: a set-uid
-// file, or a device, that a container's root made in its volume is there for every user of the host who
-// gets at it. Only a pool that has a filesystem of its own can have them.
+// laxMount looks for mount options that keep what a tenant writes from counting on the host: a
+// set-uid file, or a device, that a container's root made in its volume is there for every user of
+// the host who gets at it. Only a pool that has a filesystem of its own can have them.
 func laxMount(pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
 	on, found := mountOf(pool, r)
 	if lacks := lacking(on.Options); found && len(lacks) > 0 {
@@ -23,8 +23,8 @@ func laxMount(pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
 	return hostcheck.Finding{}, false
 }
 
-// inMemory looks for a filesystem whose volumes, and the marker and the records with them, a reboot takes away. It
-// may be meant.
+// inMemory looks for a filesystem whose volumes, and the marker and the records with them, a reboot
+// takes away. It may be meant.
 func inMemory(pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
 	on, found := mountOf(pool, r)
 	return hostcheck.Finding{Reason: plan.ReasonInMemory, Severity: hostcheck.Warn,

@@ -18,8 +18,8 @@ func records(ctx context.Context, pool config.Pool, r hostcheck.Report) ([]recor
 	return inventory.Volumes, err
 }
 
-// foreignRecords finds what the records say against this node's working in a pool. What cannot be read is
-// said by the volumes command.
+// foreignRecords finds what the records say against this node's working in a pool. What cannot be
+// read is said by the volumes command.
 func (p *program) foreignRecords(ctx context.Context, pool config.Pool, r hostcheck.Report) []hostcheck.Finding {
 	if !r.Removable() {
 		return nil

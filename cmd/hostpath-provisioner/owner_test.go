@@ -48,7 +48,8 @@ func preparedStory(t *testing.T) (*host, *story) {
 	return h, s
 }
 
-// A disk of another node: every command refuses it until the operator has named the node that it was.
+// A disk of another node: every command refuses it until the operator has named the node that it
+// was.
 func TestPoolOfAnotherNode(t *testing.T) {
 	h, s := preparedStory(t)
 	h.own("node-b", "0a1b")

@@ -79,8 +79,8 @@ func TestSeveralPools(t *testing.T) {
 	golden(t, "several-pools", s.b.String())
 }
 
-// A pool that is full is told from one whose storage is away, whatever is found first: kubelet waits for the
-// second only.
+// A pool that is full is told from one whose storage is away, whatever is found first: kubelet
+// waits for the second only.
 func TestFullIsNotMissing(t *testing.T) {
 	h := newHost(t, "node = 'node-a'\n[pool.full]\npath = 'BASE/full'\nrequire_mount = false\nreserve = '8000Pi'\n"+
 		"[pool.missing]\npath = 'BASE/missing'\n")

@@ -48,8 +48,9 @@ func (p *program) quotaCommand() *cobra.Command {
 	return c
 }
 
-// projects finds files that no limit of a volume counts, and whether there are projects for more volumes, in a pool that can be
-// looked at. A process that may not ask the kernel finds nothing: the daemon tells the node.
+// projects finds files that no limit of a volume counts, and whether there are projects for more
+// volumes, in a pool that can be looked at. A process that may not ask the kernel finds nothing:
+// the daemon tells the node.
 func projects(ctx context.Context, pool config.Pool, r hostcheck.Report) []hostcheck.Finding {
 	if pool.Quota != config.QuotaProject || !r.Removable() {
 		return nil

@@ -34,8 +34,8 @@ func (l limits) From(_ int, from uint32) (all []quota.Usage, err error) {
 	return all, nil
 }
 
-// A volume that has no limit is listed so and gets one, with what was skipped; one whose record has no size is left, with
-// the reason, and keeps no other from it.
+// A volume that has no limit is listed so and gets one, with what was skipped; one whose record has
+// no size is left, with the reason, and keeps no other from it.
 func TestQuotaApply(t *testing.T) {
 	dir := hosttest.PoolMount(t, hosttest.Mkfs(t, "xfs", 320))
 	t.Cleanup(func() { hosttest.Unmount(t, dir) })
@@ -96,7 +96,8 @@ pvc-c   ns/claim  2.0 GiB  5        2.0 MiB  2.0 GiB
 	}
 }
 
-// A pool without project quotas is a mistake of the command line; one that asks for them in vain is closed.
+// A pool without project quotas is a mistake of the command line; one that asks for them in vain is
+// closed.
 func TestQuotaCommand(t *testing.T) {
 	h := newHost(t, minimal+"require_mount = false\n")
 	h.must(os.Mkdir(h.path("pool"), 0o700))

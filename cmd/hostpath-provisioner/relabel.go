@@ -67,8 +67,8 @@ func poolsModule(cfg config.Config) string {
 	return selinux.PoolsModule(all, labelledSockets(cfg)...)
 }
 
-// labelledSockets are those of the CSI node service: also those for which no pool has a use yet. After a change of the configuration systemd
-// makes them, and the policy need not be written again.
+// labelledSockets are those of the CSI node service: also those for which no pool has a use yet.
+// After a change of the configuration systemd makes them, and the policy need not be written again.
 func labelledSockets(cfg config.Config) []string {
 	return append(csiSockets(cfg), pause.SocketPath(cfg.KubeletRoot, cfg.Provisioner), inline.SocketPath(cfg.KubeletRoot, cfg.Provisioner))
 }

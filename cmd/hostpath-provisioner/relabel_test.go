@@ -13,8 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
-// Labels can be written where SELinux is off, so the whole command is seen here; that a kernel with a
-// policy agrees is for the virtual machine's tests.
+// Labels can be written where SELinux is off, so the whole command is seen here; that a kernel with
+// a policy agrees is for the virtual machine's tests.
 func TestRelabelCommand(t *testing.T) {
 	if selinux.Enabled() {
 		t.Fatal("this test's words are those of a host without SELinux")
@@ -73,8 +73,9 @@ func TestWrongLabel(t *testing.T) {
 	}
 }
 
-// The sockets on which the node service hears the daemon are made when the configuration has changed. The policy knows their paths by
-// then: an administrator who gives a pool inline volumes, or pauses, writes it at no other time than before.
+// The sockets on which the node service hears the daemon are made when the configuration has
+// changed. The policy knows their paths by then: an administrator who gives a pool inline volumes,
+// or pauses, writes it at no other time than before.
 func TestSocketsLabelledBefore(t *testing.T) {
 	h := newHost(t, "")
 	h.write("config.toml", "[pool.fast]\npath = \"/srv/fast\"\n")

@@ -14,7 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 )
 
-// `systemctl reload` fails, and changes nothing, for a configuration that the daemon which runs could not take over.
+// `systemctl reload` fails, and changes nothing, for a configuration that the daemon which runs
+// could not take over.
 func TestReloadable(t *testing.T) {
 	const valid, restart = "configuration is valid\nexit 0\n", "confine = false comes too late for a daemon that is confined: it has to be restarted"
 	own := strconv.Itoa(os.Getpid())
@@ -55,7 +56,8 @@ func TestReloadable(t *testing.T) {
 	}
 }
 
-// A shell completes one name of a pool, and no file: what is completed is not checked again by the user.
+// A shell completes one name of a pool, and no file: what is completed is not checked again by the
+// user.
 func TestCompletePools(t *testing.T) {
 	h := newHost(t, minimal+"[pool.bulk]\npath = 'BASE/bulk'\n")
 	for _, c := range []struct {

@@ -36,9 +36,9 @@ const (
 	exitNot   = 1 // a pool, or whatever was asked about, is not as it should be
 	exitUsage = 2 // the command line or the configuration
 	exitFull  = 3 // check: the storage of every pool is there, and at least one takes no new volumes because it is full
-	// exitConfig is the daemon's for a configuration that it cannot start with (EX_CONFIG, sysexits.h):
-	// systemd does not try that again. It cannot be 2, which is how the Go runtime ends after a panic
-	// and after the SIGABRT of systemd's watchdog; those have to be tried again.
+	// exitConfig is the daemon's for a configuration that it cannot start with (EX_CONFIG,
+	// sysexits.h): systemd does not try that again. It cannot be 2, which is how the Go runtime
+	// ends after a panic and after the SIGABRT of systemd's watchdog; those have to be tried again.
 	exitConfig = 78
 )
 
@@ -169,8 +169,8 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// help is cobra's own command, which prints the help of the program for a command that does not exist, and
-// exits 0.
+// help is cobra's own command, which prints the help of the program for a command that does not
+// exist, and exits 0.
 func help(c *cobra.Command, args []string) error {
 	about, rest, err := c.Root().Find(args)
 	if err != nil || len(rest) > 0 {

@@ -71,7 +71,8 @@ var accidental = []struct {
 	{regexp.MustCompile(`(\S) {2,}`), "$1  "}, // columns are as wide as the test's directory
 }
 
-// call runs the program and returns all it printed: stdout, stderr after a line "--", and the exit code.
+// call runs the program and returns all it printed: stdout, stderr after a line "--", and the exit
+// code.
 func (h *host) call(args ...string) string {
 	h.t.Helper()
 	text := strings.ReplaceAll(h.raw(args...), h.base, "")
@@ -198,7 +199,8 @@ func TestGoodConfiguration(t *testing.T) {
 	golden(t, "good-configuration", s.b.String())
 }
 
-// What keeps the daemon from starting. Neither is the configuration's fault, so systemd tries again.
+// What keeps the daemon from starting. Neither is the configuration's fault, so systemd tries
+// again.
 func TestNoStart(t *testing.T) {
 	h := newHost(t, "confine = false\nkubeconfig = 'BASE/kubeconfig'\n"+minimal) // it would confine this test
 	s := &story{h: h}

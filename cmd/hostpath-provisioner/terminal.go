@@ -7,8 +7,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 )
 
-// terminal is where output goes: names of tenants' files, records and whatever else others wrote must not command
-// it. Lines and columns are the program's own. No write ends within a character.
+// terminal is where output goes: names of tenants' files, records and whatever else others wrote
+// must not command it. Lines and columns are the program's own. No write ends within a character.
 type terminal struct {
 	to     io.Writer
 	failed error // of the first write that failed

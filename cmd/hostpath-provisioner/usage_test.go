@@ -12,8 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// What a volume takes and may take is listed where a pool has limits, of the volumes that have one; a volume that takes
-// nothing has that as a figure.
+// What a volume takes and may take is listed where a pool has limits, of the volumes that have one;
+// a volume that takes nothing has that as a figure.
 func TestUsageIsListed(t *testing.T) {
 	d := disk{pool: "fast", usage: map[uint32]quota.Usage{
 		0: {Bytes: 7 << 30}, 5: {ID: 5, Bytes: 1 << 20, Inodes: 3, Limit: quota.Limit{Bytes: 10 << 20, Inodes: 100}}, 6: {ID: 6, Limit: quota.Limit{Bytes: 1 << 20}},

@@ -238,8 +238,8 @@ func watches(client *kube.Client, cfg config.Config) []*kube.Informer[*corev1.Pe
 	return all
 }
 
-// beyond are of volumes that were made when the pools had another scope. Of other nodes' pools of the same names
-// they bring some, too.
+// beyond are of volumes that were made when the pools had another scope. Of other nodes' pools of
+// the same names they bring some, too.
 func beyond(client *kube.Client, cfg config.Config) (all []*kube.Informer[*corev1.PersistentVolume]) {
 	for _, p := range cfg.Pools {
 		switch p.Scope {
@@ -274,8 +274,8 @@ func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
 	return disks
 }
 
-// listPool looks into a pool that responds and is the right one. Listing has its own goroutine, since
-// a filesystem can stop responding between the two.
+// listPool looks into a pool that responds and is the right one. Listing has its own goroutine,
+// since a filesystem can stop responding between the two.
 func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	ctx, cancel := context.WithTimeout(ctx, poolDeadline)
 	defer cancel()
@@ -412,8 +412,9 @@ func (r *volumeRow) takes(usage map[uint32]quota.Usage, project uint32) {
 	r.Used, r.Limit, r.InodesUsed, r.InodesLimit = &u.Bytes, u.Limit.Bytes, &u.Inodes, u.Limit.Inodes
 }
 
-// boundTo takes the claim of the volume's object. That is another than the record's after a volume populator, or
-// people, bound the volume anew; the record keeps the claim that it was made for, and goes with that one's UID.
+// boundTo takes the claim of the volume's object. That is another than the record's after a volume
+// populator, or people, bound the volume anew; the record keeps the claim that it was made for, and
+// goes with that one's UID.
 func (r *volumeRow) boundTo(pv *corev1.PersistentVolume) {
 	if pv == nil || pv.Spec.ClaimRef == nil {
 		return
@@ -431,8 +432,8 @@ func (r volumeRow) claim() string {
 	return printable(r.Claim) + " (made for " + printable(r.MadeFor) + ")"
 }
 
-// objectRow is a volume of which only the API knows; in a pool that could not be looked at, that says
-// nothing.
+// objectRow is a volume of which only the API knows; in a pool that could not be looked at, that
+// says nothing.
 func objectRow(d disk, pv *corev1.PersistentVolume) volumeRow {
 	size, _ := plan.Bytes(plan.SizeOf(pv))
 	row := volumeRow{Volume: pv.Name, Pool: d.pool, Size: size, State: stateMissing}

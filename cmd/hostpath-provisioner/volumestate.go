@@ -42,7 +42,8 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 	}
 }
 
-// stateOfSnapshot is stateOf of a snapshot, by whether a VolumeSnapshotContent names it; nil: that is not known.
+// stateOfSnapshot is stateOf of a snapshot, by whether a VolumeSnapshotContent names it; nil: that
+// is not known.
 func stateOfSnapshot(v record.Record, state string, handles map[string]bool) string {
 	switch {
 	case v.Retained, v.Unpublished, v.Place != record.InPool && v.Place != record.InTrash:
@@ -55,10 +56,12 @@ func stateOfSnapshot(v record.Record, state string, handles map[string]bool) str
 	return state
 }
 
-// handlesWithin is how long the cluster may take to list VolumeSnapshotContents, which it need not have.
+// handlesWithin is how long the cluster may take to list VolumeSnapshotContents, which it need not
+// have.
 const handlesWithin = 2 * time.Second
 
-// handles are the snapshots that VolumeSnapshotContents name, nil if they cannot be listed, or no pool has any.
+// handles are the snapshots that VolumeSnapshotContents name, nil if they cannot be listed, or no
+// pool has any.
 func handles(ctx context.Context, client *kube.Client, cfg config.Config) map[string]bool {
 	if !slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool {
 		return p.Snapshots != "" && p.Snapshots != config.SnapshotsOff

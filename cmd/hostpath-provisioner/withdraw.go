@@ -13,8 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
-// withdrawCommand is called when the package is removed: what the scheduler was told of this node is taken back. The last
-// node has it compare nothing any more.
+// withdrawCommand is called when the package is removed: what the scheduler was told of this node
+// is taken back. The last node has it compare nothing any more.
 func (p *program) withdrawCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "withdraw-capacity", Short: "Take back what the scheduler was told of this node's capacity", Hidden: true, Args: noArgs,

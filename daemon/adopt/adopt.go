@@ -1,5 +1,5 @@
-// Package adopt takes over the volumes that other provisioners made in one of this node's pools, and
-// undoes that again.
+// Package adopt takes over the volumes that other provisioners made in one of this node's pools,
+// and undoes that again.
 //
 // It writes records on the disk and labels on volume objects, and nothing else: no
 // directory is made, moved, removed or looked into. What becomes of each volume is plan's decision.
@@ -47,7 +47,8 @@ type API interface {
 	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
 	// DeleteVolume deletes an object only if it is as given; a conflict otherwise.
 	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	// PatchVolume changes an object only if it is as given, and returns what it is then; a conflict otherwise.
+	// PatchVolume changes an object only if it is as given, and returns what it is then; a conflict
+	// otherwise.
 	PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error)
 	// CheckPatch returns the error of PatchVolume, and changes nothing.
 	CheckPatch(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) error
@@ -90,8 +91,8 @@ type Row struct {
 	Done        bool        `json:"done,omitempty"`
 }
 
-// Run adopts what can be adopted; with DryRun it only says so. Rows are sorted by volume. The error is
-// one that kept it from looking; what one volume met stands in its row.
+// Run adopts what can be adopted; with DryRun it only says so. Rows are sorted by volume. The error
+// is one that kept it from looking; what one volume met stands in its row.
 func Run(ctx context.Context, o Options) ([]Row, error) {
 	s, err := o.survey(ctx)
 	if err != nil {
@@ -113,8 +114,8 @@ func Run(ctx context.Context, o Options) ([]Row, error) {
 // tries is how often one volume is decided on while others write to its object.
 const tries = 5
 
-// decide decides about one volume and carries it out. When the object was changed meanwhile, by another node's call
-// or by kube-controller-manager, it is decided on anew, by what it is now.
+// decide decides about one volume and carries it out. When the object was changed meanwhile, by
+// another node's call or by kube-controller-manager, it is decided on anew, by what it is now.
 func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 	for try := 1; ; try++ {
 		facts, err := s.facts(ctx, v)
@@ -193,8 +194,9 @@ func (r Row) after(err error) Row {
 	return r
 }
 
-// adopt takes the object first, so that of two nodes one writes a record. Before that mark and after it no
-// daemon watches the object; the label that has it watched is put on when the record is there. A crash leaves
+// adopt takes the object first, so that of two nodes one writes a record. Before that mark and
+// after it no daemon watches the object; the label that has it watched is put on when the record is
+// there. A crash leaves
 //
 //	adopting       an object that is kept for this node's next call, which goes on, or for its --undo
 //	record         the same, and a record whose object has no label: the daemon keeps it
@@ -279,7 +281,8 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 	return s, err
 }
 
-// lookForPrograms looks for other provisioners that run. Without the right to list pods that is not known.
+// lookForPrograms looks for other provisioners that run. Without the right to list pods that is not
+// known.
 func (s *survey) lookForPrograms(ctx context.Context) {
 	provisioners := map[string]bool{}
 	if s.Driver != "" {
@@ -302,8 +305,8 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 	if s.Driver != "" {
 		return
 	}
-	// A lock shows a program that runs outside of the cluster. The daemon's own kubeconfig may not look at
-	// other namespaces' locks: then the pods have to do.
+	// A lock shows a program that runs outside of the cluster. The daemon's own kubeconfig may not
+	// look at other namespaces' locks: then the pods have to do.
 	for by := range provisioners {
 		_ = s.API.EachLock(ctx, rules.LeaderLock(by), func(l *coordinationv1.Lease) {
 			if shown := rules.Leads(l, time.Now()); shown != "" && s.running[by] == "" {

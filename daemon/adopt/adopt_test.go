@@ -27,11 +27,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// The whole way by a real API server is in test/e2e. Here is what cannot be had there at will: a server
-// that fails in the middle, and one that does not let a user look at pods.
+// The whole way by a real API server is in test/e2e. Here is what cannot be had there at will: a
+// server that fails in the middle, and one that does not let a user look at pods.
 //
-// Breakages that were tried and caught: the labels before the record (TestCutOff), the record before the
-// object is taken (TestTwoNodes), the record forgotten before the marks (TestUndoRefused).
+// Breakages that were tried and caught: the labels before the record (TestCutOff), the record
+// before the object is taken (TestTwoNodes), the record forgotten before the marks
+// (TestUndoRefused).
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
@@ -258,7 +259,8 @@ const (
 	recorded  = "\nrecord pvc-1 shop/db pvc-1 kubevirt.io/hostpath-provisioner node archive pool"
 )
 
-// The server fails before each mark, on the way there and back: the next call goes on, and asks for nothing again.
+// The server fails before each mark, on the way there and back: the next call goes on, and asks for
+// nothing again.
 func TestCutOff(t *testing.T) {
 	o, c := site(t)
 	want := func(what, words string) {
@@ -325,8 +327,9 @@ func TestGrownSince(t *testing.T) {
 	}
 }
 
-// An API server that was restored to a day on which the volume was adopted: the record is gone, and the next undo takes the marks
-// off again, also of one whose claim is gone: without a record no daemon removes it. What has no directory keeps them.
+// An API server that was restored to a day on which the volume was adopted: the record is gone, and
+// the next undo takes the marks off again, also of one whose claim is gone: without a record no
+// daemon removes it. What has no directory keeps them.
 func TestUndoRestored(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(o Options, pv *corev1.PersistentVolume)

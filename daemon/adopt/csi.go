@@ -20,8 +20,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
-// FromCSI takes over the volumes of o.Driver whose data lies in the pool: in the place of each object one of this
-// pool's own is made, for the same claim. The directories stay as they are. Rows and error are Run's.
+// FromCSI takes over the volumes of o.Driver whose data lies in the pool: in the place of each
+// object one of this pool's own is made, for the same claim. The directories stay as they are. Rows
+// and error are Run's.
 func FromCSI(ctx context.Context, o Options) ([]Row, error) {
 	s, err := o.survey(ctx)
 	if err != nil {
@@ -53,7 +54,8 @@ type csiVolume struct {
 	lost  bool // the driver's object is gone, or going: whatever is decided, another one has to be made
 }
 
-// takeOver decides about one volume and does it, anew as often as another client changes the object.
+// takeOver decides about one volume and does it, anew as often as another client changes the
+// object.
 func (s *survey) takeOver(ctx context.Context, name string) Row {
 	for try := 1; ; try++ {
 		v, row, err := s.csiVolume(ctx, name)
@@ -115,7 +117,8 @@ func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row R
 
 var errNotMadeHere = errors.New("an object that was not made here has its name: look whose it is, and delete it or restore the driver's")
 
-// settled is the row of a volume that has its object. One that was held to be given back, and was not, is let go.
+// settled is the row of a volume that has its object. One that was held to be given back, and was
+// not, is let go.
 func (s *survey) settled(ctx context.Context, v *corev1.PersistentVolume) Row {
 	row := rowOf(v, rules.Verdict{Action: rules.Ours})
 	if s.DryRun || !rules.Held(v, s.Pool, s.Node) {
@@ -241,7 +244,8 @@ func readOriginal(text string) (*corev1.PersistentVolume, error) {
 	return v, nil
 }
 
-// hold has the object's policy be Retain, which its own provisioner takes for a volume to leave alone.
+// hold has the object's policy be Retain, which its own provisioner takes for a volume to leave
+// alone.
 func (o Options) hold(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	if rules.Held(v, o.Pool, o.Node) {
 		return v, nil
@@ -249,8 +253,9 @@ func (o Options) hold(ctx context.Context, v *corev1.PersistentVolume) (*corev1.
 	return o.API.PatchVolume(ctx, v, rules.HoldPatch(v, o.Pool, o.Node))
 }
 
-// clear deletes a held object, if it was not changed since, and takes off the finalizers that would keep it: Kubernetes'
-// own as long as its claim is bound, a provisioner's for ever. Nil is an object that is gone.
+// clear deletes a held object, if it was not changed since, and takes off the finalizers that would
+// keep it: Kubernetes' own as long as its claim is bound, a provisioner's for ever. Nil is an
+// object that is gone.
 func (o Options) clear(ctx context.Context, held *corev1.PersistentVolume) error {
 	if held == nil {
 		return nil
@@ -277,8 +282,8 @@ func (o Options) clear(ctx context.Context, held *corev1.PersistentVolume) error
 	return err
 }
 
-// lookForDriver looks whether the driver runs, beside its pods: what kubelet has registered on this node, and the
-// sockets that the usual manifests have. That there are none shows nothing.
+// lookForDriver looks whether the driver runs, beside its pods: what kubelet has registered on this
+// node, and the sockets that the usual manifests have. That there are none shows nothing.
 func (s *survey) lookForDriver(ctx context.Context) {
 	registered, err := s.API.CSIDrivers(ctx, s.Node)
 	switch {

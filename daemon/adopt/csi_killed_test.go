@@ -37,8 +37,9 @@ func killed(c *cluster, n int, call func()) (died bool) {
 	return false
 }
 
-// Killed before and after each change on both ways, and gone on in both directions: nothing is lost, and the
-// object says at each moment that nothing may be removed, or there is none and the record says how to make it.
+// Killed before and after each change on both ways, and gone on in both directions: nothing is
+// lost, and the object says at each moment that nothing may be removed, or there is none and the
+// record says how to make it.
 func TestFromCSIKilled(t *testing.T) {
 	for name, way := range map[string]struct{ back, goOn bool }{
 		"adopt, adopt": {false, true}, "adopt, undo": {false, false}, "undo, undo": {true, false}, "undo, adopt": {true, true},

@@ -207,8 +207,8 @@ func TestFromCSISocket(t *testing.T) {
 	}
 }
 
-// Two objects with one handle: neither is taken, and each is told of the other. Nor is a hostPath object by hand,
-// beside the driver's.
+// Two objects with one handle: neither is taken, and each is told of the other. Nor is a hostPath
+// object by hand, beside the driver's.
 func TestTwoOfOneHandle(t *testing.T) {
 	second := func(c *cluster) *corev1.PersistentVolume {
 		v := c.volumes["pvc-1"].DeepCopy()

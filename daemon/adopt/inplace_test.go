@@ -24,8 +24,8 @@ const inPlace = `of the driver for 1, Delete, map["hostpath-provisioner/node":"n
 	`["external-provisioner.volume.kubernetes.io/finalizer" "kubernetes.io/pv-protection"]` +
 	"\nrecord pvc-1 of claim 1 in pool, replaced: false"
 
-// Where the node's service is in the driver's place the object stays, pods go on, and a record and marks are all that comes. Back it
-// is as it was.
+// Where the node's service is in the driver's place the object stays, pods go on, and a record and
+// marks are all that comes. Back it is as it was.
 func TestInPlace(t *testing.T) {
 	o, c := servedSite(t)
 	c.inPods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{

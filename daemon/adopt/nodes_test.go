@@ -110,7 +110,8 @@ func bind(t *testing.T, from, to string) {
 	})
 }
 
-// A directory that a bind mount shows elsewhere is not adopted, nor one that another volume's path means.
+// A directory that a bind mount shows elsewhere is not adopted, nor one that another volume's path
+// means.
 func TestBindMounts(t *testing.T) {
 	second := func(c *cluster, path string) {
 		v := c.volumes["pvc-1"].DeepCopy()

@@ -13,7 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// seen is a volume of a CSI driver whose directories are known as what it is on this host, and any other as it is.
+// seen is a volume of a CSI driver whose directories are known as what it is on this host, and any
+// other as it is.
 func (o Options) seen(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	if rules.OfDriver(v, o.Driver) || rules.OfDriver(v, plan.KubevirtCSI) {
 		return rules.OfHost(v, o.Pool)
@@ -21,8 +22,8 @@ func (o Options) seen(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return v
 }
 
-// served is a volume of a CSI driver that this node's own service is as what it is on this host, and any other as it is. A
-// handle that begins with "csi" is one of an inline volume.
+// served is a volume of a CSI driver that this node's own service is as what it is on this host,
+// and any other as it is. A handle that begins with "csi" is one of an inline volume.
 func (o Options) served(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	if v.Spec.CSI == nil || !slices.Contains(o.Served, v.Spec.CSI.Driver) || v.Spec.CSI.VolumeHandle != v.Name || strings.HasPrefix(v.Name, "csi") {
 		return v
@@ -30,8 +31,8 @@ func (o Options) served(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return rules.OfHost(v, o.Pool)
 }
 
-// has reports whether the pool has the directory of a CSI driver's volume, of which only that tells where its data is.
-// Of others the path does.
+// has reports whether the pool has the directory of a CSI driver's volume, of which only that tells
+// where its data is. Of others the path does.
 func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {
 	if v.Spec.CSI == nil {
 		return true
@@ -40,9 +41,9 @@ func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {
 	return directory != "" && o.Store.Usable(ctx, o.Identity, directory) == nil
 }
 
-// entries are the entries of the pool in which a volume's data lies: by its path as it is written, and by
-// what that path means on the filesystem, which a bind mount may show elsewhere. Paths are compared with the
-// table of mounts; none is opened.
+// entries are the entries of the pool in which a volume's data lies: by its path as it is written,
+// and by what that path means on the filesystem, which a bind mount may show elsewhere. Paths are
+// compared with the table of mounts; none is opened.
 func (o Options) entries(v *corev1.PersistentVolume) []string {
 	v = o.seen(v)
 	var all []string
@@ -66,9 +67,9 @@ func (o Options) entries(v *corev1.PersistentVolume) []string {
 	return all
 }
 
-// shown is where else a directory of the pool, or a part of it, is mounted. What shows more than the
-// directory, the whole filesystem for instance, is no sign that this one is used there, nor is a mount point that
-// is told to be usual.
+// shown is where else a directory of the pool, or a part of it, is mounted. What shows more than
+// the directory, the whole filesystem for instance, is no sign that this one is used there, nor is
+// a mount point that is told to be usual.
 func (o Options) shown(directory string, usual func(point string) bool) string {
 	here, known := mounts.Locate(o.Mounts, o.Pool.Path+"/"+directory)
 	if !known {
@@ -83,8 +84,8 @@ func (o Options) shown(directory string, usual func(point string) bool) string {
 	return o.Mounts[i].Point
 }
 
-// kubelets: kubelet mounts volumes of source local, and parts of any volume (subPath), where the volume's own
-// pods have them (pkg/volume/local, pkg/volume/util/subpath).
+// kubelets: kubelet mounts volumes of source local, and parts of any volume (subPath), where the
+// volume's own pods have them (pkg/volume/local, pkg/volume/util/subpath).
 func kubelets(point string) bool {
 	_, pod, found := strings.Cut(point, "/pods/")
 	return found && (strings.Contains(pod, "/volumes/kubernetes.io~") || strings.Contains(pod, "/volume-subpaths/"))

@@ -12,9 +12,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
-// Undo undoes the adoption of volumes of other systems: those that were adopted from them, and those that were
-// made under their names. Each object becomes what its own system would have made, its record goes,
-// its directory stays.
+// Undo undoes the adoption of volumes of other systems: those that were adopted from them, and
+// those that were made under their names. Each object becomes what its own system would have made,
+// its record goes, its directory stays.
 func Undo(ctx context.Context, o Options) ([]Row, error) {
 	inventory, err := o.Store.List(ctx, o.Identity)
 	if err != nil {
@@ -56,8 +56,8 @@ func (o Options) undoAdoption(ctx context.Context, v record.Record, row Row) Row
 	verdict := rules.ForUndo(v, pv, o.Self)
 	row.Action, row.Message = verdict.Action, verdict.Message
 	if verdict.Action == rules.Undo {
-		// A crash between the two leaves a record whose object has no label: the daemon keeps it, and the
-		// next call forgets it.
+		// A crash between the two leaves a record whose object has no label: the daemon keeps it,
+		// and the next call forgets it.
 		err := o.unmark(ctx, pv, rules.UndoPatch(pv))
 		row = o.tried(row, errors.Join(err, o.forget(ctx, v, err)))
 	}
@@ -74,8 +74,8 @@ func (o Options) unmark(ctx context.Context, v *corev1.PersistentVolume,
 	return err
 }
 
-// undoUnrecorded undoes the adoption of the objects that a call of this node took and did not record, or whose records an
-// earlier undo removed.
+// undoUnrecorded undoes the adoption of the objects that a call of this node took and did not
+// record, or whose records an earlier undo removed.
 func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory) ([]Row, error) {
 	recorded := map[string]bool{}
 	for _, v := range inventory.Volumes {
@@ -102,19 +102,20 @@ func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory)
 	return rows, nil
 }
 
-// begunHere reports whether a call of this node was about to record the volume in this pool, with its object as it is.
+// begunHere reports whether a call of this node was about to record the volume in this pool, with
+// its object as it is.
 func (o Options) begunHere(ctx context.Context, v *corev1.PersistentVolume) bool {
 	return !rules.Held(v, o.Pool, o.Node) && rules.Begun(o.seen(v), o.Pool, o.Node) && o.has(ctx, v)
 }
 
-// heldHere reports whether a call of this node was about to replace a CSI driver's object whose data lies in the pool.
-// The object does not name the pool.
+// heldHere reports whether a call of this node was about to replace a CSI driver's object whose
+// data lies in the pool. The object does not name the pool.
 func (o Options) heldHere(ctx context.Context, v *corev1.PersistentVolume) bool {
 	return v.Spec.CSI != nil && rules.Held(v, o.Pool, o.Node) && v.DeletionTimestamp == nil && o.has(ctx, v)
 }
 
-// restoredHere reports whether an object has this node's marks and its directory in the pool has no record: the API server was
-// restored to a day before the adoption was undone.
+// restoredHere reports whether an object has this node's marks and its directory in the pool has no
+// record: the API server was restored to a day before the adoption was undone.
 func (o Options) restoredHere(ctx context.Context, v *corev1.PersistentVolume) bool {
 	seen := o.seen(v)
 	return rules.Marked(o.Self, seen, o.Pool) && o.Store.Usable(ctx, o.Identity, rules.DirectoryOf(o.Pool, seen)) == nil

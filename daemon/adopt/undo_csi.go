@@ -14,8 +14,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// undoReplacement makes the CSI driver's object again, in the place of ours, and forgets the record. It goes the way of
-// survey.replace, and a crash leaves the same; after the last step but one, a record that the next call forgets.
+// undoReplacement makes the CSI driver's object again, in the place of ours, and forgets the
+// record. It goes the way of survey.replace, and a crash leaves the same; after the last step but
+// one, a record that the next call forgets.
 func (o Options) undoReplacement(ctx context.Context, v record.Record, row Row) Row {
 	for try := 1; ; try++ {
 		notes, err := o.restoreOriginal(ctx, v)
@@ -31,7 +32,8 @@ func (o Options) undoReplacement(ctx context.Context, v record.Record, row Row) 
 	}
 }
 
-// errOver says that there is nothing to give back: the volume was removed, or its object was let go.
+// errOver says that there is nothing to give back: the volume was removed, or its object was let
+// go.
 var errOver = errors.New("the volume is over")
 
 // restoration is how far the CSI driver's object is from its place.
@@ -80,8 +82,8 @@ func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []
 	return o.makeOriginal(ctx, v, r)
 }
 
-// restorable returns why our object cannot be replaced, nil if it can. An object that is held and is being deleted was
-// on its way when the call before ended.
+// restorable returns why our object cannot be replaced, nil if it can. An object that is held and
+// is being deleted was on its way when the call before ended.
 func (o Options) restorable(v record.Record, now *corev1.PersistentVolume, held bool) error {
 	switch {
 	case now == nil && (v.Place != record.InPool || v.Retained):
@@ -98,8 +100,8 @@ func (o Options) restorable(v record.Record, now *corev1.PersistentVolume, held 
 	return nil
 }
 
-// holdReplacement keeps our object from being used, and records the original as it will be made. A crash after it leaves
-// an object that is held, with which the next call goes on.
+// holdReplacement keeps our object from being used, and records the original as it will be made. A
+// crash after it leaves an object that is held, with which the next call goes on.
 func (o Options) holdReplacement(ctx context.Context, v record.Record, r *restoration) (err error) {
 	if err := o.API.CheckVolume(ctx, rules.Predecessor(r.theirs, r.now)); err != nil {
 		return err
@@ -130,8 +132,8 @@ func (o Options) makeOriginal(ctx context.Context, v record.Record, r restoratio
 	return notes, errors.Join(err, o.forget(ctx, v, err))
 }
 
-// idle wants that no pod has the object in use, and reports whether the claim is gone. Without an object no pod
-// could have started.
+// idle wants that no pod has the object in use, and reports whether the claim is gone. Without an
+// object no pod could have started.
 func (o Options) idle(ctx context.Context, v record.Record, now *corev1.PersistentVolume) (gone bool, err error) {
 	ref := &corev1.ObjectReference{Namespace: v.Namespace, Name: v.Claim,
 		UID: types.UID(v.ClaimUID)}

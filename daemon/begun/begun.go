@@ -1,5 +1,5 @@
-// Package begun remembers what this process began and has not ended, and since when: steps whose effect elsewhere (in the
-// API, on the disk) does not tell who made it.
+// Package begun remembers what this process began and has not ended, and since when: steps whose
+// effect elsewhere (in the API, on the disk) does not tell who made it.
 //
 // It keeps nothing beyond the process. What has to survive it is in a record or in the API.
 package begun
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Set is what was begun, by a key that the caller chooses. The zero value is ready for use, and all methods may be called
-// at the same time.
+// Set is what was begun, by a key that the caller chooses. The zero value is ready for use, and all
+// methods may be called at the same time.
 type Set struct {
 	mu    sync.Mutex
 	times map[string]time.Time

@@ -7,8 +7,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
-// recent is what was done lately, by pod UID: within report.Repeat. Older entries are forgotten. The zero value is ready
-// for use.
+// recent is what was done lately, by pod UID: within report.Repeat. Older entries are forgotten.
+// The zero value is ready for use.
 type recent struct {
 	mu sync.Mutex
 	at map[string]time.Time

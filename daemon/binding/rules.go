@@ -16,8 +16,9 @@ type Claim struct {
 	Class *storagev1.StorageClass
 }
 
-// MayConflict reports whether a claim can be one of several of a pod that choose their nodes differently: it
-// names its node, or classes of both binding modes exist. Only then is a pod looked for.
+// MayConflict reports whether a claim can be one of several of a pod that choose their nodes
+// differently: it names its node, or classes of both binding modes exist. Only then is a pod looked
+// for.
 func MayConflict(claim *corev1.PersistentVolumeClaim, classes []*storagev1.StorageClass) bool {
 	return namesNode(claim) || bothModes(classes)
 }
@@ -35,8 +36,8 @@ func bothModes(classes []*storagev1.StorageClass) bool {
 	return len(modes) > 1
 }
 
-// Conflict describes how a pod's claims choose their nodes, if they do so differently; "" if they do not. All
-// that name the same node, and all that wait for the pod, are fine.
+// Conflict describes how a pod's claims choose their nodes, if they do so differently; "" if they
+// do not. All that name the same node, and all that wait for the pod, are fine.
 func Conflict(claims []Claim) string {
 	ways, parts := map[string]bool{}, []string(nil)
 	for _, c := range claims {

@@ -19,7 +19,8 @@ import (
 
 // API reads what a pod uses.
 type API interface {
-	// EachPod visits the pods that a field selector leaves, of one namespace, or of all where that is "".
+	// EachPod visits the pods that a field selector leaves, of one namespace, or of all where that
+	// is "".
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 	// GetClaim returns nil without an error for a claim that does not exist.
 	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
@@ -54,7 +55,8 @@ type Warner struct {
 	fresh map[string]map[string]bool // claims that were provisioned, by namespace
 }
 
-// gather is how long the claims of a namespace are gathered before its pods are listed: once for a burst.
+// gather is how long the claims of a namespace are gathered before its pods are listed: once for a
+// burst.
 const gather = 5 * time.Second
 
 // New makes a Warner; nothing happens before Run.
@@ -111,8 +113,9 @@ func (w *Warner) take(namespace string) map[string]bool {
 	return claims
 }
 
-// A tenant may have any number of pods, each as large as an object can be and with as many claims. The warning is
-// advice, so of each pod its claims' names alone are held, and of no more than these.
+// A tenant may have any number of pods, each as large as an object can be and with as many claims.
+// The warning is advice, so of each pod its claims' names alone are held, and of no more than
+// these.
 const (
 	mostPods   = 50 // of one look
 	mostClaims = 32 // of a pod, the first ones
@@ -125,15 +128,16 @@ type podClaims struct {
 	claims          []string
 }
 
-// lookIn warns the pods of a namespace that use claims which were provisioned just now. What could not be looked at is
-// looked at with what comes later.
+// lookIn warns the pods of a namespace that use claims which were provisioned just now. What could
+// not be looked at is looked at with what comes later.
 func (w *Warner) lookIn(ctx context.Context, namespace string) {
 	fresh := w.take(namespace)
 	w.warnPods(ctx, namespace, func(_ *corev1.Pod, claim string) bool { return fresh[claim] })
 }
 
-// Pods that came after their volumes are found within lookAgain, and lookAgainNode more for each node of the cluster:
-// so all daemons together ask the API server once a second at most. A daemon without such claims does not count the nodes.
+// Pods that came after their volumes are found within lookAgain, and lookAgainNode more for each
+// node of the cluster: so all daemons together ask the API server once a second at most. A daemon
+// without such claims does not count the nodes.
 const (
 	lookAgain     = 30 * time.Second
 	lookAgainNode = time.Second
@@ -163,7 +167,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// candidates are the claims of this node's volumes, if there can be pods that use them beside others.
+// candidates are the claims of this node's volumes, if there can be pods that use them beside
+// others.
 func (w *Warner) candidates() map[string]bool {
 	if !w.named.Load() && !bothModes(w.Classes()) {
 		return nil
@@ -177,8 +182,8 @@ func (w *Warner) candidates() map[string]bool {
 	return all
 }
 
-// warnPods warns the pods of a namespace, or of all, that wait and use such a claim beside others. A pod that runs
-// already has all its volumes on one node.
+// warnPods warns the pods of a namespace, or of all, that wait and use such a claim beside others.
+// A pod that runs already has all its volumes on one node.
 func (w *Warner) warnPods(ctx context.Context, namespace string, such func(pod *corev1.Pod, claim string) bool) {
 	var pods []podClaims
 	err := w.API.EachPod(ctx, namespace, "status.phase=Pending", func(pod *corev1.Pod) {

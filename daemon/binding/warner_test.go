@@ -19,7 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// Pods of a real API server are warned in test/e2e. Here is what it cannot time, and what many pods cost.
+// Pods of a real API server are warned in test/e2e. Here is what it cannot time, and what many pods
+// cost.
 
 // cluster has pods and claims, and keeps what it was asked and what was reported.
 type cluster struct {
@@ -50,7 +51,8 @@ func (c *cluster) Event(ref corev1.ObjectReference, _, reason, _ string) {
 	c.events = append(c.events, reason+" "+ref.Namespace+"/"+ref.Name)
 }
 
-// warner warns of this cluster's pods. Its one class waits for the pod, and its volumes are those of all claims.
+// warner warns of this cluster's pods. Its one class waits for the pod, and its volumes are those
+// of all claims.
 func (c *cluster) warner() *Warner {
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	return New(Options{
@@ -90,7 +92,8 @@ func pod(name string, claims ...string) *corev1.Pod {
 	return p
 }
 
-// mixed is a cluster whose pod "web" uses a claim that names its node beside one that waits for the pod.
+// mixed is a cluster whose pod "web" uses a claim that names its node beside one that waits for the
+// pod.
 func mixed() *cluster {
 	return &cluster{
 		pods:   []*corev1.Pod{pod("web", "named", "waits"), pod("alone", "named"), pod("fine", "waits", "waits-too")},
@@ -199,7 +202,8 @@ func TestLimitedNamespace(t *testing.T) {
 	}
 }
 
-// manyPods makes pods one after the other, as pages bring them, and measures how much of them is held after the last.
+// manyPods makes pods one after the other, as pages bring them, and measures how much of them is
+// held after the last.
 type manyPods struct {
 	cluster
 	n, claims int
@@ -227,8 +231,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// A tenant that has one claim provisioned has many large pods that use it, each with many claims. Little is held of
-// them, and little is asked.
+// A tenant that has one claim provisioned has many large pods that use it, each with many claims.
+// Little is held of them, and little is asked.
 func TestManyLargePods(t *testing.T) {
 	c := &manyPods{n: 2 * mostPods, claims: 10 * mostClaims}
 	w := c.warner()

@@ -62,7 +62,8 @@ func (b *Book) promised(own *Account) uint64 {
 	return sum
 }
 
-// Promise is what the records of one name promise, in bytes. Several archived volumes may have the same name.
+// Promise is what the records of one name promise, in bytes. Several archived volumes may have the
+// same name.
 type Promise struct {
 	Volume   uint64
 	Archived uint64
@@ -98,7 +99,8 @@ func (a *Account) Forget() {
 	a.known = false
 }
 
-// Promised is the sum of the pool's own promises, in bytes. ok is false as long as they were not counted.
+// Promised is the sum of the pool's own promises, in bytes. ok is false as long as they were not
+// counted.
 func (a *Account) Promised() (sum uint64, ok bool) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
@@ -183,7 +185,8 @@ func (a *Account) total() {
 	}
 }
 
-// flight is the calls for one volume that have not ended, and what is known of its record meanwhile.
+// flight is the calls for one volume that have not ended, and what is known of its record
+// meanwhile.
 type flight struct {
 	calls                int
 	kept, lost, released bool
@@ -205,8 +208,8 @@ type Taken struct {
 	before  Promise // of a growth
 }
 
-// Take promises so many bytes to a new volume, or returns a *FullError. A volume that has a promise keeps that, and
-// costs nothing more: its creation is repeated.
+// Take promises so many bytes to a new volume, or returns a *FullError. A volume that has a promise
+// keeps that, and costs nothing more: its creation is repeated.
 func (a *Account) Take(volume string, bytes uint64, s Space) (*Taken, error) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
@@ -227,8 +230,8 @@ func (a *Account) fits(bytes uint64, s Space) error {
 	return nil
 }
 
-// Grow promises so many bytes in all to a volume that there is, or returns a *FullError. Fewer than before are never
-// refused, and what they leave is free when the growth has ended.
+// Grow promises so many bytes in all to a volume that there is, or returns a *FullError. Fewer than
+// before are never refused, and what they leave is free when the growth has ended.
 func (a *Account) Grow(volume string, bytes uint64, s Space) (*Taken, error) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
@@ -243,9 +246,10 @@ func (a *Account) Grow(volume string, bytes uint64, s Space) (*Taken, error) {
 	return &Taken{account: a, volume: volume, bytes: bytes, growth: true, before: before}, nil
 }
 
-// End ends a creation or a growth. kept reports whether the disk has the record, or may have it; what is not kept is
-// free again. certain is false if the records have to be counted to know what is there: the volume was made or removed
-// by several calls at the same time. Until then it keeps its promise.
+// End ends a creation or a growth. kept reports whether the disk has the record, or may have it;
+// what is not kept is free again. certain is false if the records have to be counted to know what
+// is there: the volume was made or removed by several calls at the same time. Until then it keeps
+// its promise.
 func (t *Taken) End(kept bool) (certain bool) {
 	a := t.account
 	a.book.mu.Lock()
@@ -269,7 +273,8 @@ func (t *Taken) End(kept bool) (certain bool) {
 	return !f.kept || !f.lost && !f.released
 }
 
-// Release takes a volume's promise back, because its record is gone. What is being made at the same time keeps it.
+// Release takes a volume's promise back, because its record is gone. What is being made at the same
+// time keeps it.
 func (a *Account) Release(volume string) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()

@@ -44,7 +44,8 @@ func TestTakeRefuses(t *testing.T) {
 	promises(t, a, 100, "what is left")
 }
 
-// A creation that is repeated costs nothing, also where nothing is left, and one that left nothing is free again.
+// A creation that is repeated costs nothing, also where nothing is left, and one that left nothing
+// is free again.
 func TestTakeAgain(t *testing.T) {
 	a := NewBook().Account("fast")
 	take(t, a, "v", 80).End(true)
@@ -59,8 +60,8 @@ func TestTakeAgain(t *testing.T) {
 	promises(t, a, 0, "failed")
 }
 
-// Several calls for one volume: one that was left behind in a hung pool, and its repetition. The record may be there as
-// long as one of them wrote it.
+// Several calls for one volume: one that was left behind in a hung pool, and its repetition. The
+// record may be there as long as one of them wrote it.
 func TestCallsForOneVolume(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -112,8 +113,8 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// Of a count that lasts: what was made or removed since it began is as the account has it, what is unreadable stays, and
-// all the rest is as it was read.
+// Of a count that lasts: what was made or removed since it began is as the account has it, what is
+// unreadable stays, and all the rest is as it was read.
 func TestCount(t *testing.T) {
 	a := NewBook().Account("fast")
 	for _, volume := range []string{"gone", "damaged", "kept", "purged"} {

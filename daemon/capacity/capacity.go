@@ -1,13 +1,13 @@
-// Package capacity keeps account of what pools have promised: a claim's size is kept for its volume, whether or not the
-// volume uses it.
+// Package capacity keeps account of what pools have promised: a claim's size is kept for its
+// volume, whether or not the volume uses it.
 //
-// An Account is one pool's. It is asked, and takes, in one step (Take), so that no two creations are given the same
-// bytes. The truth is the records on the disk: a Count replaces the account by what was read of them, except for what
-// changed while they were read. Accounts of pools on one filesystem share what is free there, so all of a daemon's are
-// in one Book.
+// An Account is one pool's. It is asked, and takes, in one step (Take), so that no two creations
+// are given the same bytes. The truth is the records on the disk: a Count replaces the account by
+// what was read of them, except for what changed while they were read. Accounts of pools on one
+// filesystem share what is free there, so all of a daemon's are in one Book.
 //
-// The package reads no disk and does not know what a volume is (package disk does both). It imports no other package of
-// this project but hostcheck/mounts.
+// The package reads no disk and does not know what a volume is (package disk does both). It imports
+// no other package of this project but hostcheck/mounts.
 package capacity
 
 import (
@@ -41,9 +41,10 @@ type Held struct {
 	Bytes  uint64
 }
 
-// Room is what is left of the space when so much of it is promised: no more than is available now, and no more than was
-// not promised. What the filesystem has in use beyond all promises is used by others. Without quotas it is not known
-// which volume uses how much, so a volume that uses more than its size is taken for them.
+// Room is what is left of the space when so much of it is promised: no more than is available now,
+// and no more than was not promised. What the filesystem has in use beyond all promises is used by
+// others. Without quotas it is not known which volume uses how much, so a volume that uses more
+// than its size is taken for them.
 func (s Space) Room(promised uint64) Room {
 	usable := less(s.Size, s.RootOnly)
 	others := less(less(usable, s.Available), promised)

@@ -43,8 +43,9 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Whatever a filesystem says, there is never more for a volume than is available above the reserve, nor than the factor
-// leaves above the promises; and what was given out once makes what is left no larger.
+// Whatever a filesystem says, there is never more for a volume than is available above the reserve,
+// nor than the factor leaves above the promises; and what was given out once makes what is left no
+// larger.
 func TestRoomIsBounded(t *testing.T) {
 	bounded := func(size, rootOnly, available, reserve, promised, more uint64, overcommit float64) bool {
 		s := Space{Size: size, RootOnly: rootOnly, Available: available, Reserve: reserve, Overcommit: math.Abs(overcommit)}
@@ -90,7 +91,8 @@ func TestSumsDoNotOverflow(t *testing.T) {
 	}
 }
 
-// Pools on one filesystem share what is free there; a pool on another one, and one that was dropped, does not count.
+// Pools on one filesystem share what is free there; a pool on another one, and one that was
+// dropped, does not count.
 func TestPoolsOfOneFilesystem(t *testing.T) {
 	b := NewBook()
 	disk := Space{Device: "8:1", Size: 100, Available: 100, Overcommit: 1}
@@ -153,7 +155,8 @@ func (m *model) step() {
 	}
 }
 
-// begin takes for a volume, and writes its record or not: what was begun may end later, with or without it.
+// begin takes for a volume, and writes its record or not: what was begun may end later, with or
+// without it.
 func (m *model) begin(volume string) {
 	if m.begun[volume] != nil {
 		return
@@ -240,7 +243,8 @@ func (m *model) crash() {
 	m.finishCount()
 }
 
-// check compares: the account never has less than the disk, and nothing else once all that was begun has ended.
+// check compares: the account never has less than the disk, and nothing else once all that was
+// begun has ended.
 func (m *model) check(step int) {
 	m.Helper()
 	var sum uint64
@@ -256,8 +260,8 @@ func (m *model) check(step int) {
 	}
 }
 
-// Whatever is made, fails, is purged and counted, in any order and with a count that lasts while all that happens: the
-// account is the sum of the records.
+// Whatever is made, fails, is purged and counted, in any order and with a count that lasts while
+// all that happens: the account is the sum of the records.
 func TestAccountIsTheSumOfTheRecords(t *testing.T) {
 	for seed := range uint64(300) {
 		m := &model{T: t, rng: rand.New(rand.NewPCG(seed, 1)), space: Space{Size: 150, Available: 150, Overcommit: 1}, disk: map[string]uint64{}}

@@ -34,9 +34,9 @@ func (c *Count) end() {
 	}
 }
 
-// Done replaces the account by what was read. A volume whose promise changed since the reading began keeps what the
-// account has, and so does one that is being made: it may have been read before or after that. The same holds for the
-// records of these names that cannot be read.
+// Done replaces the account by what was read. A volume whose promise changed since the reading
+// began keeps what the account has, and so does one that is being made: it may have been read
+// before or after that. The same holds for the records of these names that cannot be read.
 func (c *Count) Done(read map[string]Promise, unreadable ...string) {
 	a := c.account
 	a.book.mu.Lock()

@@ -6,7 +6,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Memory is what an account knows: of which directory's records, and what is promised to each volume.
+// Memory is what an account knows: of which directory's records, and what is promised to each
+// volume.
 type Memory struct {
 	Known   bool
 	Of      mounts.Identity
@@ -20,7 +21,8 @@ func (a *Account) Memory() Memory {
 	return Memory{a.known, a.of, maps.Clone(a.volumes)}
 }
 
-// Remember puts this in the place of what the account knows. Calls and counts that have not ended take it as made by others.
+// Remember puts this in the place of what the account knows. Calls and counts that have not ended
+// take it as made by others.
 func (a *Account) Remember(m Memory) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()

@@ -1,6 +1,7 @@
-// Package claimfilter decides which claims of the cluster the daemon's informer holds: those that concern this node,
-// and a bounded number of those of other nodes and of those without a node. Of the claims that have their volume only those
-// concern a node that request more than they have. It will not send a request, or read a claim itself.
+// Package claimfilter decides which claims of the cluster the daemon's informer holds: those that
+// concern this node, and a bounded number of those of other nodes and of those without a node. Of
+// the claims that have their volume only those concern a node that request more than they have. It
+// will not send a request, or read a claim itself.
 package claimfilter
 
 import (
@@ -28,8 +29,8 @@ type Filter struct {
 	growing  *room // claims that request more than they have, and may be any node's
 }
 
-// New returns a Filter that holds no claim of another node yet. classes returns the StorageClass of this name, and volumes
-// reports whether a volume of this name is this node's.
+// New returns a Filter that holds no claim of another node yet. classes returns the StorageClass of
+// this name, and volumes reports whether a volume of this name is this node's.
 func New(self plan.Self, pools []plan.Pool, classes func(name string) (*storagev1.StorageClass, bool), volumes func(name string) bool) *Filter {
 	f := &Filter{self: self, pools: pools, classes: classes, volumes: volumes, common: slices.ContainsFunc(pools, plan.Pool.OfAllNodes)}
 	f.others = newRoom(self.KeepClaimOfOther)
@@ -44,10 +45,10 @@ func (f *Filter) Keep(c *corev1.PersistentVolumeClaim) bool {
 		f.self.KeepGrowing(c) || f.growing.admit(c) || f.here(c)
 }
 
-// asked reports whether a provisioner was asked for a claim, or will be as far as its class tells. For a moment the claims of
-// all provisioners that wait for a consumer have a node and none was asked: of those only the claims of classes
-// that are known are held. One whose class comes later is read again then, and is held at the latest when
-// kube-controller-manager asked for it.
+// asked reports whether a provisioner was asked for a claim, or will be as far as its class tells.
+// For a moment the claims of all provisioners that wait for a consumer have a node and none was
+// asked: of those only the claims of classes that are known are held. One whose class comes later
+// is read again then, and is held at the latest when kube-controller-manager asked for it.
 func (f *Filter) asked(c *corev1.PersistentVolumeClaim) bool {
 	if !plan.OnlySelected(c) {
 		return true
@@ -59,8 +60,8 @@ func (f *Filter) asked(c *corev1.PersistentVolumeClaim) bool {
 	return known && (f.self.BySelection(class) || plan.IsCopy(c) && plan.Chosen(c) == "" && f.self.TakesClones(class))
 }
 
-// here reports whether a claim grows whose volume is this node's, whichever node the claim names: the node may have had
-// another name.
+// here reports whether a claim grows whose volume is this node's, whichever node the claim names:
+// the node may have had another name.
 func (f *Filter) here(c *corev1.PersistentVolumeClaim) bool {
 	if !plan.Growing(c) {
 		return false
@@ -72,11 +73,12 @@ func (f *Filter) here(c *corev1.PersistentVolumeClaim) bool {
 	return here
 }
 
-// Early reports whether the claims have to be read again once the volumes are known: of one that grows it was not known
-// whether its volume is this node's.
+// Early reports whether the claims have to be read again once the volumes are known: of one that
+// grows it was not known whether its volume is this node's.
 func (f *Filter) Early() bool { return f.early.Swap(false) }
 
-// isUnplaced reports whether a claim waits for the scheduler to choose a node. If it fits on none, one of the daemons tells it.
+// isUnplaced reports whether a claim waits for the scheduler to choose a node. If it fits on none,
+// one of the daemons tells it.
 func (f *Filter) isUnplaced(c *corev1.PersistentVolumeClaim) bool {
 	if !plan.NodeOpen(c) { // nearly all claims of the cluster
 		return false
@@ -102,14 +104,16 @@ func (f *Filter) classOfAll(class *storagev1.StorageClass) bool {
 	return refusal == nil && pool.OfAllNodes()
 }
 
-// ClassChanged reports whether the claims have to be read again because a class was added or changed, also those that
-// are not held: which of them are depends on their classes. now is nil for a class that was deleted.
+// ClassChanged reports whether the claims have to be read again because a class was added or
+// changed, also those that are not held: which of them are depends on their classes. now is nil for
+// a class that was deleted.
 func (f *Filter) ClassChanged(now *storagev1.StorageClass) bool {
 	return now != nil && (f.common && f.classOfAll(now) || f.self.Compares(now) && f.unknown.Swap(false))
 }
 
-// Changed is called with each change of a claim that is held, and reports whether the claims have to be read again,
-// because there is room for those that were not held. now is nil for a claim that went.
+// Changed is called with each change of a claim that is held, and reports whether the claims have
+// to be read again, because there is room for those that were not held. now is nil for a claim that
+// went.
 func (f *Filter) Changed(was, now *corev1.PersistentVolumeClaim) bool {
 	others, unplaced, growing := f.others.changed(was, now), f.unplaced.changed(was, now), f.growing.changed(was, now)
 	return others || unplaced || growing

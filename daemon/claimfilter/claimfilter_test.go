@@ -39,8 +39,8 @@ func withClasses(scopes ...string) *Filter {
 	return New(self, pools, func(name string) (*storagev1.StorageClass, bool) { c, known := classes[name]; return c, known }, func(name string) bool { return name == "ours" })
 }
 
-// Of a pool that is not one node's each claim is held, however many there are: it concerns every daemon until
-// it has its volume.
+// Of a pool that is not one node's each claim is held, however many there are: it concerns every
+// daemon until it has its volume.
 func TestClaimsOfAllNodesAreHeld(t *testing.T) {
 	for _, c := range []struct {
 		name, class string
@@ -83,8 +83,9 @@ func TestOwnClaimsAreHeld(t *testing.T) {
 	}
 }
 
-// Of the claims whose node was selected and for which no provisioner was asked, only those of known classes that wait for a
-// consumer are held: each provisioner's are like that for a moment, and whoever may make claims can write the annotation.
+// Of the claims whose node was selected and for which no provisioner was asked, only those of known
+// classes that wait for a consumer are held: each provisioner's are like that for a moment, and
+// whoever may make claims can write the annotation.
 func TestSelectedClaimsAreHeldByTheirClass(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -125,7 +126,8 @@ func TestSelectedClaimsAreHeldByTheirClass(t *testing.T) {
 	}
 }
 
-// Claims were dropped before their class was known: they are read again when it comes, if that can change something.
+// Claims were dropped before their class was known: they are read again when it comes, if that can
+// change something.
 func TestClassChanged(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -146,7 +148,8 @@ func TestClassChanged(t *testing.T) {
 	}
 }
 
-// What one namespace has does not use up the room of the others, and all is read again when there is room.
+// What one namespace has does not use up the room of the others, and all is read again when there
+// is room.
 func TestClaimsOfOthersAreBounded(t *testing.T) {
 	f := withClasses(plan.ScopeNode)
 	for i := range mostOfNamespace {
@@ -186,8 +189,9 @@ func grows(namespace string, i int) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// Claims that request more than they have are held, without a limit those that were given to this node. They take no
-// room of those that wait for a volume, and give theirs back when they have what they request.
+// Claims that request more than they have are held, without a limit those that were given to this
+// node. They take no room of those that wait for a volume, and give theirs back when they have what
+// they request.
 func TestGrowingClaims(t *testing.T) {
 	f := withClasses(plan.ScopeNode)
 	for i := range 2 * mostOfNamespace {
@@ -221,8 +225,8 @@ func TestGrowingClaims(t *testing.T) {
 	}
 }
 
-// A claim that grows is held if its volume is this node's, whichever node it names. If that was not known yet, the
-// claims are to be read again.
+// A claim that grows is held if its volume is this node's, whichever node it names. If that was not
+// known yet, the claims are to be read again.
 func TestGrowingClaimOfOwnVolume(t *testing.T) {
 	f := withClasses(plan.ScopeNode)
 	claim := grows("a", 0)
@@ -247,8 +251,8 @@ func withoutNode(namespace string, i int, class string) *corev1.PersistentVolume
 	return claim
 }
 
-// Claims that wait for the scheduler are held, a bounded number, if they are of a class that waits and is ours; and as long as
-// they wait.
+// Claims that wait for the scheduler are held, a bounded number, if they are of a class that waits
+// and is ours; and as long as they wait.
 func TestClaimsWithoutNode(t *testing.T) {
 	wait := storagev1.VolumeBindingWaitForFirstConsumer
 	classes := map[string]*storagev1.StorageClass{}

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How many claims of a kind are held that are not known to be this node's: all of them in a cluster whose daemons work and
-// whose claims fit.
-// A user who may make claims in one namespace cannot use up the memory for all.
+// How many claims of a kind are held that are not known to be this node's: all of them in a cluster
+// whose daemons work and whose claims fit. A user who may make claims in one namespace cannot use
+// up the memory for all.
 const (
 	mostOfNamespace = 256
 	mostInAll       = 4096
@@ -48,8 +48,8 @@ func (r *room) admit(c *corev1.PersistentVolumeClaim) bool {
 	return true
 }
 
-// changed is called with each change of a claim that is held, and reports whether those that were not held should be
-// read again.
+// changed is called with each change of a claim that is held, and reports whether those that were
+// not held should be read again.
 func (r *room) changed(was, now *corev1.PersistentVolumeClaim) (again bool) {
 	if was == nil || now != nil && r.is(now) {
 		return false

@@ -12,7 +12,8 @@ import (
 
 const other = "other.example/x" // a provisioner
 
-// kinds calls visit with a claim of each kind: whom it asks, which node it has, whether it has a volume or grows.
+// kinds calls visit with a claim of each kind: whom it asks, which node it has, whether it has a
+// volume or grows.
 func kinds(visit func(*corev1.PersistentVolumeClaim)) {
 	for _, asked := range []string{"", plan.DefaultProvisioner, plan.Rancher, other} {
 		for _, key := range []string{plan.StorageProvisioner, plan.StorageProvisionerBeta} {
@@ -35,9 +36,10 @@ func kinds(visit func(*corev1.PersistentVolumeClaim)) {
 	}
 }
 
-// Whatever a filter holds, the API server selects by the label that the policy of the claim index writes. Not so a claim without a node for
-// which another provisioner was asked, though its class is ours now: it is held to be explained if it fits on no node, and kube-controller-manager
-// asks again before it can have a volume.
+// Whatever a filter holds, the API server selects by the label that the policy of the claim index
+// writes. Not so a claim without a node for which another provisioner was asked, though its class
+// is ours now: it is held to be explained if it fits on no node, and kube-controller-manager asks
+// again before it can have a volume.
 func TestSelectionHasWhatIsHeld(t *testing.T) {
 	mode, held, foreign := storagev1.VolumeBindingWaitForFirstConsumer, 0, 0
 	serves := self

@@ -1,5 +1,6 @@
-// Package claimindex decides whether the daemon may have the API server select the claims that it watches: by a label that
-// an admission policy of the cluster writes on each claim that a daemon may have to act on. It reads no object by itself.
+// Package claimindex decides whether the daemon may have the API server select the claims that it
+// watches: by a label that an admission policy of the cluster writes on each claim that a daemon
+// may have to act on. It reads no object by itself.
 package claimindex
 
 import (
@@ -20,15 +21,17 @@ import (
 )
 
 const (
-	// Name is that of the policy and of its binding. There is one of each in a cluster, whatever daemons it has.
+	// Name is that of the policy and of its binding. There is one of each in a cluster, whatever
+	// daemons it has.
 	Name = "hostpath-provisioner-claims"
-	// Label is on each claim that has no volume, or requests more than it has. Its value is the provisioner that was asked for
-	// the volume, with _ for /; "" where none was asked, where the name cannot be a label's value, and on a claim that has a volume.
+	// Label is on each claim that has no volume, or requests more than it has. Its value is the
+	// provisioner that was asked for the volume, with _ for /; "" where none was asked, where the
+	// name cannot be a label's value, and on a claim that has a volume.
 	Label = "hostpath-provisioner/claim"
 )
 
-// Manifest is the policy and its binding in YAML. It sets each field that the API server would set, so that what the server
-// returns can be compared with it.
+// Manifest is the policy and its binding in YAML. It sets each field that the API server would set,
+// so that what the server returns can be compared with it.
 //
 //go:embed policy.yaml
 var Manifest string
@@ -36,8 +39,8 @@ var Manifest string
 // Selection is which of the labelled claims a daemon reads.
 type Selection struct{ selector labels.Selector }
 
-// SelectionOf is the selection of the claims that a daemon may have to act on: those for which its provisioner was asked, or an alias,
-// or none.
+// SelectionOf is the selection of the claims that a daemon may have to act on: those for which its
+// provisioner was asked, or an alias, or none.
 func SelectionOf(self plan.Self) Selection {
 	values := []string{""}
 	for _, provisioner := range append([]string{self.Provisioner}, self.Aliases...) {
@@ -53,8 +56,8 @@ func SelectionOf(self plan.Self) Selection {
 // String is the selector in the notation of the API.
 func (s Selection) String() string { return s.selector.String() }
 
-// Misses reports whether a claim is one that the daemon may have to act on, and its label does not say so: it is from before the
-// policy.
+// Misses reports whether a claim is one that the daemon may have to act on, and its label does not
+// say so: it is from before the policy.
 func (s Selection) Misses(c *corev1.PersistentVolumeClaim) bool {
 	value, labelled := Value(c)
 	return labelled && c.DeletionTimestamp == nil && s.selector.Matches(labels.Set{Label: value}) && !s.selector.Matches(labels.Set(c.Labels))
@@ -72,8 +75,9 @@ func Value(c *corev1.PersistentVolumeClaim) (value string, labelled bool) {
 	return labelValue(asked), true
 }
 
-// Written reports whether a claim has the label that the policy writes. One that has a volume and the label's empty value may have it, too: the
-// policy does not judge each notation of a size as Value does.
+// Written reports whether a claim has the label that the policy writes. One that has a volume and
+// the label's empty value may have it, too: the policy does not judge each notation of a size as
+// Value does.
 func Written(c *corev1.PersistentVolumeClaim) bool {
 	value, labelled := Value(c)
 	return written(c.Labels, Label, value, labelled)
@@ -91,8 +95,8 @@ func labelValue(provisioner string) string {
 	return nameValue(strings.ReplaceAll(provisioner, "/", "_"))
 }
 
-// Identity tells an index from every other that a cluster had: the UIDs and generations of the policy and of its binding. It is ""
-// if one of them is missing, or is not as in Manifest.
+// Identity tells an index from every other that a cluster had: the UIDs and generations of the
+// policy and of its binding. It is "" if one of them is missing, or is not as in Manifest.
 func Identity(policy *admissionv1.MutatingAdmissionPolicy, binding *admissionv1.MutatingAdmissionPolicyBinding) string {
 	return identity(policy, binding, &known)
 }

@@ -12,21 +12,26 @@ import (
 type API interface {
 	// HasClaimPolicy reports whether there may be something to watch.
 	HasClaimPolicy(ctx context.Context) (bool, error)
-	// WatchClaimIndex calls seen with the Identity of what the cluster has, and with each change, until ctx ends.
+	// WatchClaimIndex calls seen with the Identity of what the cluster has, and with each change,
+	// until ctx ends.
 	WatchClaimIndex(ctx context.Context, seen func(identity string))
-	// AuditClaims reads all claims, labels those that were missed, and reports whether the index is whole then.
+	// AuditClaims reads all claims, labels those that were missed, and reports whether the index is
+	// whole then.
 	AuditClaims(ctx context.Context, selection Selection) (whole bool, labelled int, err error)
-	// TryClaimPolicy reports whether the API server labels claims, for which it reads a few of them.
+	// TryClaimPolicy reports whether the API server labels claims, for which it reads a few of
+	// them.
 	TryClaimPolicy(ctx context.Context) (labels bool, err error)
 	NodeCount(ctx context.Context) (int, error)
 }
 
-// Follower finds out whether the claims that concern a daemon can be had by their label, now and after each change of the policy.
+// Follower finds out whether the claims that concern a daemon can be had by their label, now and
+// after each change of the policy.
 //
-// An index is used when an audit found it whole, at the earliest settle after it was seen: by then each API server applies the policy. From
-// then on each claim gets its label as long as policy and binding stay the same objects of the same generation; one that was made
-// while they were not is found by reading all claims. Whatever else can go wrong, such as an API server without the admission
-// plugin, the next audit finds.
+// An index is used when an audit found it whole, at the earliest settle after it was seen: by then
+// each API server applies the policy. From then on each claim gets its label as long as policy and
+// binding stay the same objects of the same generation; one that was made while they were not is
+// found by reading all claims. Whatever else can go wrong, such as an API server without the
+// admission plugin, the next audit finds.
 type Follower struct {
 	API
 	Self  plan.Self
@@ -48,8 +53,9 @@ const (
 	auditSoon   = 15 * time.Minute // after a start with an index that was whole before
 	auditAgain  = 2 * time.Hour
 	auditFailed = 10 * time.Minute
-	// nodesOfPace: in a larger cluster each daemon reads all claims less often, so that what its API server does for that grows with the
-	// claims and not with claims times nodes. A claim without its label is found by whichever daemon reads it first.
+	// nodesOfPace: in a larger cluster each daemon reads all claims less often, so that what its
+	// API server does for that grows with the claims and not with claims times nodes. A claim
+	// without its label is found by whichever daemon reads it first.
 	nodesOfPace = 100
 )
 
@@ -136,7 +142,8 @@ func (f *Follower) again(ctx context.Context, most time.Duration) time.Duration 
 	return min(wait, time.Until(f.full))
 }
 
-// cluster returns how many nodes there are, and how many times longer the pauses of the full audits are for that.
+// cluster returns how many nodes there are, and how many times longer the pauses of the full audits
+// are for that.
 func (f *Follower) cluster(ctx context.Context) (nodes int, pace time.Duration) {
 	nodes, err := f.NodeCount(ctx)
 	if err != nil {
@@ -145,7 +152,8 @@ func (f *Follower) cluster(ctx context.Context) (nodes int, pace time.Duration) 
 	return nodes, time.Duration(max(1, nodes/nodesOfPace))
 }
 
-// firstAudit is when an index is audited first. The daemons of a cluster do not do that all at once.
+// firstAudit is when an index is audited first. The daemons of a cluster do not do that all at
+// once.
 func (f *Follower) firstAudit(ctx context.Context, identity string) time.Duration {
 	f.full = time.Time{}
 	if identity == f.Whole {
@@ -155,7 +163,8 @@ func (f *Follower) firstAudit(ctx context.Context, identity string) time.Duratio
 	return settle + plan.StaggerDelay(identity, f.Self.Node, nodes, auditSpan*pace)
 }
 
-// watch returns a channel with the last identity that was seen, which begins with "" if there is no policy.
+// watch returns a channel with the last identity that was seen, which begins with "" if there is no
+// policy.
 func (f *Follower) watch(ctx context.Context) chan string {
 	seen := make(chan string, 1)
 	put := func(identity string) {

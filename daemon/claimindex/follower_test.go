@@ -147,7 +147,8 @@ type step struct {
 	want   string
 }
 
-// The daemons of a cluster do not all read its claims at once, and in a large one each does so less often.
+// The daemons of a cluster do not all read its claims at once, and in a large one each does so less
+// often.
 func TestFirstAuditsAreSpread(t *testing.T) {
 	const span = 5 * auditSpan // 500 nodes are five times nodesOfPace
 	early := 0

@@ -10,8 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// An object that replaces a claim may have any status, or none (kubectl replace): the API server keeps the one that it has. The label
-// follows that.
+// An object that replaces a claim may have any status, or none (kubectl replace): the API server
+// keeps the one that it has. The label follows that.
 func TestPolicyOfReplacedClaims(t *testing.T) {
 	namespace := inForce(t)
 	ctx := t.Context()

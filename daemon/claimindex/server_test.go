@@ -105,7 +105,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// The policy writes what Value returns, at each step of a claim's life and whatever its author wrote.
+// The policy writes what Value returns, at each step of a claim's life and whatever its author
+// wrote.
 func TestPolicyWritesValue(t *testing.T) {
 	namespace := inForce(t)
 	claims := plane.Client().CoreV1().PersistentVolumeClaims(namespace)

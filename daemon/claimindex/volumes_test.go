@@ -43,7 +43,8 @@ func keptVolume(name string, ref *corev1.ObjectReference) *corev1.PersistentVolu
 	}}
 }
 
-// agreed wants the label on a volume that VolumeValue returns, and that a daemon that looks for its claim has it selected.
+// agreed wants the label on a volume that VolumeValue returns, and that a daemon that looks for its
+// claim has it selected.
 func agreed(t *testing.T, v *corev1.PersistentVolume, step string) {
 	t.Helper()
 	got, is := v.Labels[VolumeLabel]
@@ -60,7 +61,8 @@ func agreed(t *testing.T, v *corev1.PersistentVolume, step string) {
 	}
 }
 
-// The policy labels each volume that is kept for a claim, whoever writes what of it: with its creation, with its claimRef, with its status.
+// The policy labels each volume that is kept for a claim, whoever writes what of it: with its
+// creation, with its claimRef, with its status.
 func TestPolicyOfVolumes(t *testing.T) {
 	volumesInForce(t)
 	ctx, volumes := t.Context(), plane.Client().CoreV1().PersistentVolumes()

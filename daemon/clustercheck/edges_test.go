@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What the API server or a program that gets credentials wrote is shown on one line of bounded length, and commands no terminal.
+// What the API server or a program that gets credentials wrote is shown on one line of bounded
+// length, and commands no terminal.
 func TestOthersWords(t *testing.T) {
 	const hostile = "\x1b[2J\nx"
 	long := errors.New(strings.Repeat("x", 5000))
@@ -34,7 +35,8 @@ func TestOthersWords(t *testing.T) {
 	}
 }
 
-// A pool is listed as the policies take it: itself, or the directory that it is right in; in the list of its scope.
+// A pool is listed as the policies take it: itself, or the directory that it is right in; in the
+// list of its scope.
 func TestPoolIsListed(t *testing.T) {
 	for listed, want := range map[string]bool{
 		"/srv/fast": true, "/srv/*": true,

@@ -1,5 +1,6 @@
-// Package clustercheck judges what a node finds of its cluster: the API server, the daemon's identity and its rights, and what
-// confines them. Each check is an ordered list of rules, of which the first that holds is reported.
+// Package clustercheck judges what a node finds of its cluster: the API server, the daemon's
+// identity and its rights, and what confines them. Each check is an ordered list of rules, of which
+// the first that holds is reported.
 //
 // It sends no request and reads no file. The advice for a reason is in cmd/hostpath-provisioner.
 package clustercheck
@@ -44,7 +45,8 @@ type API struct {
 // RefusalKubeconfig is the Refusal of a kubeconfig that cannot be used.
 const RefusalKubeconfig = "Kubeconfig"
 
-// Credential is what the credential says of itself. A zero Expires is one that does not say when it ends.
+// Credential is what the credential says of itself. A zero Expires is one that does not say when it
+// ends.
 type Credential struct {
 	Audiences       []string // of a token
 	Issued, Expires time.Time

@@ -72,7 +72,8 @@ var breakages = map[string][]breakage{
 	},
 }
 
-// Of any two rules of a list that hold, the first is reported: an administrator who repairs what is told gets on.
+// Of any two rules of a list that hold, the first is reported: an administrator who repairs what is
+// told gets on.
 func TestTheFirstRuleIsReported(t *testing.T) {
 	for _, c := range checks {
 		all := breakages[c.name]
@@ -93,7 +94,8 @@ func TestTheFirstRuleIsReported(t *testing.T) {
 	}
 }
 
-// What is wrong in one check alters the line of no other, but where the other's sentence is of the same fact.
+// What is wrong in one check alters the line of no other, but where the other's sentence is of the
+// same fact.
 func TestChecksAreApart(t *testing.T) {
 	same := map[string][]string{
 		CheckToken:    {CheckIdentity},               // a token that is bound to no node
@@ -116,7 +118,8 @@ func TestChecksAreApart(t *testing.T) {
 	}
 }
 
-// The facts are of the caller, who makes the hints from them: judging alters none, and judging again finds the same.
+// The facts are of the caller, who makes the hints from them: judging alters none, and judging
+// again finds the same.
 func TestJudgeAltersNoFacts(t *testing.T) {
 	for name, all := range breakages {
 		for _, b := range all {

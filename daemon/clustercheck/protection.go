@@ -29,7 +29,8 @@ func policiesUnreadable(f Facts) (Line, bool) {
 	return warning(ReasonPoliciesUnreadable, "they are in force, and this identity may not read which: the cluster has the manifests of an earlier version"), !f.Policies.Readable
 }
 
-// policiesReadConfigMap comes before what else is wrong with them: it is the cluster that is in danger.
+// policiesReadConfigMap comes before what else is wrong with them: it is the cluster that is in
+// danger.
 func policiesReadConfigMap(f Facts) (Line, bool) {
 	names := f.Policies.namesOf(func(p Policy) bool { return p.Parametrised })
 	return wrong(ReasonPoliciesReadConfigMap, "%d of %d are of an earlier version and read the ConfigMap hostpath-provisioner-confinement of the namespace %s: "+
@@ -105,7 +106,8 @@ func hostnameNotListed(f Facts) (Line, bool) {
 	return wrong(ReasonHostnameNotListed, "the policies have %q as the hostname of this node, and the Node's label is %q: no volume is made", listed, f.Node.Hostname), node && f.Node.Found && listed != f.Node.Hostname
 }
 
-// classNotListed compares as the policies do: a class that is named after a listed provisioner need not be listed.
+// classNotListed compares as the policies do: a class that is named after a listed provisioner need
+// not be listed.
 func classNotListed(f Facts) (Line, bool) {
 	classes, provisioners := f.Parameters.Lists["classes"], f.Parameters.Lists["provisioners"]
 	if slices.Contains(provisioners, "*") && len(classes) == 0 {

@@ -65,7 +65,8 @@ func credentialExpired(f Facts) (Line, bool) {
 	return wrong(ReasonCredentialExpired, "it ended %s, %s ago", moment(c.Expires), span(f.Now.Sub(c.Expires))), !c.Expires.IsZero() && !c.Expires.After(f.Now)
 }
 
-// credentialEnds: of one that renews itself three quarters of its life are over at most when it does.
+// credentialEnds: of one that renews itself three quarters of its life are over at most when it
+// does.
 func credentialEnds(f Facts) (Line, bool) {
 	c := f.Credential
 	left, how := c.Expires.Sub(f.Now), ", and nothing renews it"

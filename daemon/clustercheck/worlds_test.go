@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// worlds are what an administrator meets, with all lines of the report: a line too many or one less is seen.
+// worlds are what an administrator meets, with all lines of the report: a line too many or one less
+// is seen.
 var worlds = []struct {
 	name   string
 	change func(*Facts)

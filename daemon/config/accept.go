@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Acceptable are the reasons of warnings that an operator may have accepted: of what the pool is meant to be.
+// Acceptable are the reasons of warnings that an operator may have accepted: of what the pool is
+// meant to be.
 var Acceptable = []string{"ImmutableUnknown", "LaxMount", "LookFailed", "LookNotPermitted", "NotImmutable", "ModeTooOpen", "PlainDirectory", "WrongLabel"}
 
-// renamed are reasons by their earlier names, which configurations have: a daemon that refused them would not start
-// after an upgrade.
+// renamed are reasons by their earlier names, which configurations have: a daemon that refused them
+// would not start after an upgrade.
 var renamed = map[string]string{"OpenToOthers": "ModeTooOpen"}
 
 // plainDirectory is the warning that require_mount = false brings.
@@ -41,7 +42,8 @@ func setAccept(p *Pool, v any) error {
 	return nil
 }
 
-// Accepts reports whether the operator knows of a warning with this reason and does not want to be told again.
+// Accepts reports whether the operator knows of a warning with this reason and does not want to be
+// told again.
 func (p Pool) Accepts(reason string) bool {
 	return reason != "" && slices.Contains(strings.Split(p.Accept, ","), reason)
 }

@@ -1,8 +1,9 @@
-// Package config turns TOML files into a Config, and says everything that is wrong with them at once.
+// Package config turns TOML files into a Config, and says everything that is wrong with them at
+// once.
 //
-// It reads the configuration files, that of the metrics' server, the user database and the permissions of the kubeconfig. It does
-// not look at a pool's disk (hostcheck does), does not contact the API, does not log, and has no
-// advice: an error is a fact with its file, line and key.
+// It reads the configuration files, that of the metrics' server, the user database and the
+// permissions of the kubeconfig. It does not look at a pool's disk (hostcheck does), does not
+// contact the API, does not log, and has no advice: an error is a fact with its file, line and key.
 package config
 
 import (
@@ -53,8 +54,8 @@ const (
 	QuotaCeph    = "ceph"    // by the attribute of CephFS
 )
 
-// Projects of volumes where the configuration has no range: 0x48500000 to 0x4850ffff. kubelet takes projects from 1048577
-// upwards (fsquota/project.go), containers-storage from 1 or 10000.
+// Projects of volumes where the configuration has no range: 0x48500000 to 0x4850ffff. kubelet takes
+// projects from 1048577 upwards (fsquota/project.go), containers-storage from 1 or 10000.
 const (
 	QuotaFirst = 1213202432
 	QuotaLast  = 1213267967
@@ -74,20 +75,23 @@ type Config struct {
 	Kubeconfig  string   // absolute path; whether it is there is found out at run time
 	Namespace   string   // of the daemon's own objects, its Leases
 	Metrics     string   // host:port to listen on, "" for none
-	// MetricsWebConfig is the web configuration file of the metrics (package webconfig), "" for none.
+	// MetricsWebConfig is the web configuration file of the metrics (package webconfig), "" for
+	// none.
 	MetricsWebConfig string
-	// WebError is why that file cannot be used, nil if it can or there is none. Without it everything but the metrics works.
+	// WebError is why that file cannot be used, nil if it can or there is none. Without it
+	// everything but the metrics works.
 	WebError error
 	// VolumeMetrics is how many volumes have metrics of their own at most, 0 for none.
 	VolumeMetrics int
 	// PublishCapacity: the scheduler is told what each class can still get on this node.
 	PublishCapacity bool
-	// ActOnSelectedNode: a claim is provisioned as soon as the scheduler chose this node for it, before
-	// kube-controller-manager asks a provisioner, if no volume is kept for it.
+	// ActOnSelectedNode: a claim is provisioned as soon as the scheduler chose this node for it,
+	// before kube-controller-manager asks a provisioner, if no volume is kept for it.
 	ActOnSelectedNode bool
 	// KubeletRoot is kubelet's --root-dir, absolute and clean. Its own configuration is not read.
 	KubeletRoot string
-	// CSIDrivers are other provisioners' CSI drivers, each one of Aliases, in whose place the node service mounts their volumes.
+	// CSIDrivers are other provisioners' CSI drivers, each one of Aliases, in whose place the node
+	// service mounts their volumes.
 	CSIDrivers []string
 	Confine    bool   // take from the daemon what it does not need
 	Pools      []Pool // at least one, sorted by name
@@ -117,20 +121,24 @@ type Pool struct {
 
 	Directory Pattern // name of a volume's directory
 	OnDelete  string  // DeleteRemove or DeleteArchive
-	// ReclaimPolicy of the pool's volumes, in place of the class's: PolicyDelete, PolicyRetain, or ""
-	// for the class's.
+	// ReclaimPolicy of the pool's volumes, in place of the class's: PolicyDelete, PolicyRetain, or
+	// "" for the class's.
 	ReclaimPolicy string
-	// SELinuxType is what volumes are labelled with where SELinux is on; "" leaves it to the policy.
+	// SELinuxType is what volumes are labelled with where SELinux is on; "" leaves it to the
+	// policy.
 	SELinuxType string
 	// Clones is how claims are made from other claims: ClonesReflink, ClonesCopy or ClonesOff.
 	Clones string
-	// Snapshots is how snapshots of volumes are made: SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy or SnapshotsOff.
+	// Snapshots is how snapshots of volumes are made: SnapshotsLive, SnapshotsPaused,
+	// SnapshotsSnapshot, SnapshotsCopy or SnapshotsOff.
 	Snapshots string
 	// PauseLimit is how long pods may stand still with SnapshotsPaused.
 	PauseLimit time.Duration
-	// SnapshotSpace is how many bytes the snapshots of one namespace may be promised together; 0: any.
+	// SnapshotSpace is how many bytes the snapshots of one namespace may be promised together; 0:
+	// any.
 	SnapshotSpace uint64
-	// InlineVolumes is how many bytes the volumes that are written in pods may be promised together; 0: there are none.
+	// InlineVolumes is how many bytes the volumes that are written in pods may be promised
+	// together; 0: there are none.
 	InlineVolumes uint64
 	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.
 	Quota string
@@ -142,7 +150,8 @@ type Pool struct {
 	// ReservePercent (of the filesystem's size) or ReserveBytes is kept free; one of them is zero.
 	ReservePercent float64
 	ReserveBytes   uint64
-	// Overcommit is how many times what the reserve leaves of the filesystem may be promised to volumes.
+	// Overcommit is how many times what the reserve leaves of the filesystem may be promised to
+	// volumes.
 	Overcommit float64
 	// Accept are reasons of warnings that are not given, sorted, with commas between them.
 	Accept string
@@ -151,8 +160,8 @@ type Pool struct {
 	Default bool
 }
 
-// Default is the configuration of an empty file: everything but the node's name, which is the host's,
-// and the pools, for which there is no default.
+// Default is the configuration of an empty file: everything but the node's name, which is the
+// host's, and the pools, for which there is no default.
 func Default() Config {
 	return Config{
 		Provisioner:       "hostpath-provisioner",

@@ -34,7 +34,8 @@ func TestSnapshotsPerNamespace(t *testing.T) {
 	}
 }
 
-// The kernel takes 107 bytes of a socket's path: what would be longer is refused with its length, and what fits is not.
+// The kernel takes 107 bytes of a socket's path: what would be longer is refused with its length,
+// and what fits is not.
 func TestSocketPathFits(t *testing.T) {
 	const driver = "kubevirt.io.hostpath-provisioner"
 	longest := socketMax - len(driver) - len("/plugins_registry/-reg.sock")

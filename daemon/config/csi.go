@@ -11,8 +11,8 @@ import (
 // socketMax is the longest path of a socket (sun_path in unix(7)).
 const socketMax = 107
 
-// takenOver is the one CSI driver whose volumes the node service can mount in its place: kubevirt's, each of whose volumes is a
-// directory of the handle's name.
+// takenOver is the one CSI driver whose volumes the node service can mount in its place:
+// kubevirt's, each of whose volumes is a directory of the handle's name.
 const takenOver = "kubevirt.io.hostpath-provisioner"
 
 func setCSIDrivers(c *Config, v any) (err error) {
@@ -32,8 +32,8 @@ func (l *loader) checkCSIDrivers() {
 	}
 }
 
-// Bounds of Pool.PauseLimit. A liveness probe as kubelet has it by default fails when a container does not respond for 21 to 31
-// seconds: three times, 10 seconds apart, with a second for each.
+// Bounds of Pool.PauseLimit. A liveness probe as kubelet has it by default fails when a container
+// does not respond for 21 to 31 seconds: three times, 10 seconds apart, with a second for each.
 const (
 	leastPause = 10 * time.Millisecond
 	mostPause  = 20 * time.Second
@@ -55,7 +55,8 @@ func (l *loader) checkPaused(d *draft) {
 	}
 }
 
-// SnapshotsUnlimited is the value of snapshots_per_namespace for a pool that bounds them by its size alone.
+// SnapshotsUnlimited is the value of snapshots_per_namespace for a pool that bounds them by its
+// size alone.
 const SnapshotsUnlimited = "unlimited"
 
 func setSnapshotSpace(p *Pool, s string) (err error) {
@@ -85,7 +86,8 @@ func setInlineVolumes(p *Pool, s string) (err error) {
 	return err
 }
 
-// checkInline refuses inline volumes where kubelet does not ask the node service for them, and where another node may have the pool.
+// checkInline refuses inline volumes where kubelet does not ask the node service for them, and
+// where another node may have the pool.
 func (l *loader) checkInline(d *draft) {
 	if !d.MakesInline() {
 		return
@@ -98,7 +100,8 @@ func (l *loader) checkInline(d *draft) {
 	}
 }
 
-// checkCSI refuses what a pool with the source csi cannot have, and pools in kubelet's own directory.
+// checkCSI refuses what a pool with the source csi cannot have, and pools in kubelet's own
+// directory.
 func (l *loader) checkCSI(d *draft) {
 	if d.Path != "" && !d.broken["path"] && under(d.Path, l.config.KubeletRoot) {
 		if _, common := trees[l.config.KubeletRoot]; !common { // else the key was refused already

@@ -155,14 +155,15 @@ func checkNamespace(s string) error {
 	return nil
 }
 
-// CheckProvisioner returns what is wrong with a provisioner name: what the API server asks of StorageClass.provisioner
-// (k8s.io/kubernetes/pkg/apis/storage/validation.validateProvisioner).
+// CheckProvisioner returns what is wrong with a provisioner name: what the API server asks of
+// StorageClass.provisioner (k8s.io/kubernetes/pkg/apis/storage/validation.validateProvisioner).
 func CheckProvisioner(s string) error {
 	if len(validation.IsQualifiedName(strings.ToLower(s))) > 0 {
 		return fmt.Errorf("%q cannot be a StorageClass's provisioner", s)
 	}
-	// kube-controller-manager takes these for plugins of its own and reports that it has none of the name
-	// (findProvisionablePlugin in k8s.io/kubernetes/pkg/controller/volume/persistentvolume).
+	// kube-controller-manager takes these for plugins of its own and reports that it has none of
+	// the name (findProvisionablePlugin in
+	// k8s.io/kubernetes/pkg/controller/volume/persistentvolume).
 	if strings.HasPrefix(s, "kubernetes.io/") {
 		return fmt.Errorf("%q begins with kubernetes.io/, which is reserved for provisioners inside Kubernetes", s)
 	}
@@ -221,7 +222,8 @@ func checkPath(s string) error {
 	return nil
 }
 
-// checkKubeletRoot also refuses the root itself, in which kubelet's directories are none of its own.
+// checkKubeletRoot also refuses the root itself, in which kubelet's directories are none of its
+// own.
 func checkKubeletRoot(s string) error {
 	if s == "/" {
 		return errors.New("\"/\" is not kubelet's directory")
@@ -341,8 +343,9 @@ func id(s, kind string, lookup func(string) (string, error)) (int, error) {
 	return int(n), nil
 }
 
-// setReserve takes "5%" of the filesystem or an amount as Kubernetes writes it. An amount with a unit is rounded
-// up to a byte ("1.1Gi"); one without a unit is a number of bytes and has to be whole: "0.5" was hardly meant.
+// setReserve takes "5%" of the filesystem or an amount as Kubernetes writes it. An amount with a
+// unit is rounded up to a byte ("1.1Gi"); one without a unit is a number of bytes and has to be
+// whole: "0.5" was hardly meant.
 func setReserve(p *Pool, s string) error {
 	p.ReservePercent, p.ReserveBytes = 0, 0
 	if number, ok := strings.CutSuffix(s, "%"); ok {

@@ -6,13 +6,15 @@ import (
 	"testing"
 )
 
-// long is a clean absolute path of exactly n bytes, of which no element is longer than a name may be.
+// long is a clean absolute path of exactly n bytes, of which no element is longer than a name may
+// be.
 func long(n int) string {
 	p := strings.Repeat("/"+strings.Repeat("d", 99), n/100+1)
 	return p[:n-2] + "zz"
 }
 
-// Each limit is shown at both sides: the last value that is accepted, and the first that is refused.
+// Each limit is shown at both sides: the last value that is accepted, and the first that is
+// refused.
 func TestLimits(t *testing.T) {
 	top := func(key string) func(string) string {
 		return func(v string) string { return key + " = '" + v + "'\n" + minimal }
@@ -74,8 +76,8 @@ func TestModeBits(t *testing.T) {
 	}
 }
 
-// A reserve is one of percentage and amount, also when a later file changes the kind: were the earlier kept
-// beside it, a pool would keep both free.
+// A reserve is one of percentage and amount, also when a later file changes the kind: were the
+// earlier kept beside it, a pool would keep both free.
 func TestReserveIsOneKind(t *testing.T) {
 	for _, c := range []struct {
 		name, base, later string

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Load reads file and the conf.d/*.toml beside it in name order, where a later file's value replaces
-// an earlier one's key by key. The error is Errors: everything that is wrong, not the first of it.
-// own are directories of the daemon itself, besides those of the packages: no pool may share files with one.
+// Load reads file and the conf.d/*.toml beside it in name order, where a later file's value
+// replaces an earlier one's key by key. The error is Errors: everything that is wrong, not the
+// first of it. own are directories of the daemon itself, besides those of the packages: no pool may
+// share files with one.
 func Load(file string, own ...string) (Config, error) {
 	l := loader{files: []string{file}, config: Default(), own: ownDirectories(own)}
 	more, err := dropIns(file)
@@ -163,7 +164,8 @@ func (l *loader) whole(key string) setting {
 	return setting{path: strings.Split(key, "."), file: l.files[0]}
 }
 
-// finish fills in what depends on other keys or on the host, and checks what takes more than one key.
+// finish fills in what depends on other keys or on the host, and checks what takes more than one
+// key.
 func (l *loader) finish() {
 	if l.config.Node == "" && l.set["node"].file == "" {
 		node, err := HostNodeName()

@@ -327,7 +327,8 @@ func TestMergeRefusals(t *testing.T) {
 			"conf.d/a.toml:1: metrics: want a string, got the number 2\nconf.d/b.toml:1: metrics: want a string, got the number 1"},
 		{"a directory", []string{"conf.d/a.toml/x", ""}, `conf.d/a.toml: is a directory`},
 		{"conf.d is a file", []string{"conf.d", ""}, `conf.d: not a directory`},
-		// The pools may well stand in the file that cannot be read, so their absence is not held against it.
+		// The pools may well stand in the file that cannot be read, so their absence is not held
+		// against it.
 		{"syntax hides nothing else", []string{"conf.d/a.toml", "[pool", "conf.d/b.toml", "[pool.q]\nmode=1\n"},
 			"conf.d/a.toml:1: expected '.' or ']' to end table name, but got '\\x00' instead\nconf.d/b.toml:2: pool.q.mode: want a string, got the number 1"},
 	} {

@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// HostNodeName is the name that kubelet gives this host's Node when nothing overrides it: the host's
-// name as the kernel has it, trimmed and in lower case (k8s.io/kubernetes/pkg/util/node.GetHostname).
+// HostNodeName is the name that kubelet gives this host's Node when nothing overrides it: the
+// host's name as the kernel has it, trimmed and in lower case
+// (k8s.io/kubernetes/pkg/util/node.GetHostname).
 func HostNodeName() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {

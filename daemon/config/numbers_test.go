@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A value of the wrong kind is refused, also where TOML's own notation comes near the right one; so is the first number
-// beyond each bound. The last number within is in TestNumbers.
+// A value of the wrong kind is refused, also where TOML's own notation comes near the right one; so
+// is the first number beyond each bound. The last number within is in TestNumbers.
 func TestNumberRefusals(t *testing.T) {
 	const two = "want two numbers, the first and the last project, got "
 	for _, c := range []struct{ key, value, want string }{

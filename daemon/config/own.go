@@ -2,12 +2,12 @@ package config
 
 import "path/filepath"
 
-// packageDirectories are those that the units of the packages have systemd make. Its directory in /etc
-// is refused with all of /etc.
+// packageDirectories are those that the units of the packages have systemd make. Its directory in
+// /etc is refused with all of /etc.
 var packageDirectories = []string{"/var/lib/hostpath-provisioner", "/run/hostpath-provisioner"}
 
-// ownDirectories are the clean absolute paths of the daemon's directories, as they are written and as
-// they are without symbolic links.
+// ownDirectories are the clean absolute paths of the daemon's directories, as they are written and
+// as they are without symbolic links.
 func ownDirectories(more []string) []string {
 	var all []string
 	for _, dir := range append(append([]string(nil), packageDirectories...), more...) {
@@ -23,9 +23,10 @@ func ownDirectories(more []string) []string {
 	return all
 }
 
-// checkOwn refuses pools in or around the daemon's own directories. systemd gives everything below a
-// StateDirectory= or RuntimeDirectory= to User=, across mounts and with set-uid bits kept, when the
-// directory has another owner (core/exec-invoke.c, path_chown_recursive): volumes would change hands.
+// checkOwn refuses pools in or around the daemon's own directories. systemd gives everything below
+// a StateDirectory= or RuntimeDirectory= to User=, across mounts and with set-uid bits kept, when
+// the directory has another owner (core/exec-invoke.c, path_chown_recursive): volumes would change
+// hands.
 func (l *loader) checkOwn() {
 	for _, p := range l.config.Pools {
 		d := l.pools[p.Name]

@@ -76,7 +76,8 @@ func (p Pattern) Expand(pv, namespace, claim string) (string, error) {
 	}
 }
 
-// walk calls visit for every piece in turn: with a field's name or with plain text, the other empty.
+// walk calls visit for every piece in turn: with a field's name or with plain text, the other
+// empty.
 func walk(text string, visit func(field, plain string) error) error {
 	for text != "" {
 		plain, rest, found := strings.Cut(text, "{{")

@@ -21,7 +21,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// What is wrong with the keys is said with all that is wrong: more than one line where more than one key is.
+// What is wrong with the keys is said with all that is wrong: more than one line where more than
+// one key is.
 func TestPauseRefusals(t *testing.T) {
 	const unknown = `config.toml:5: pool.p.snapshots: "paused" is for volumes with source "csi": the pods of others are not known`
 	for _, c := range []struct{ name, config, want string }{
@@ -66,7 +67,8 @@ func TestPauseLimit(t *testing.T) {
 	}
 }
 
-// A later file changes one of the two keys and leaves the other. What the whole has is checked, not each file.
+// A later file changes one of the two keys and leaves the other. What the whole has is checked, not
+// each file.
 func TestPauseOfTwoFiles(t *testing.T) {
 	base := csiPool + "snapshots = 'paused'\npause_limit = '2s'\n"
 	for _, c := range []struct {

@@ -85,7 +85,8 @@ func (l *loader) checkDefaults() {
 	}
 }
 
-// checkMetrics warns where others can read the metrics, which name namespaces' claims, or the secrets of their server.
+// checkMetrics warns where others can read the metrics, which name namespaces' claims, or the
+// secrets of their server.
 func (l *loader) checkMetrics() {
 	const key = "metrics_web_config"
 	file := l.config.MetricsWebConfig

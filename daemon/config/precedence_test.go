@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is wrong in one file stays wrong when a later file has another value: the broken line is still there
-// when the later file is removed.
+// What is wrong in one file stays wrong when a later file has another value: the broken line is
+// still there when the later file is removed.
 func TestLaterFileMendsNoError(t *testing.T) {
 	for _, c := range []struct{ name, base, later, want string }{
 		{"value", minimal + "mode = 'rwx'\n", "[pool.p]\nmode = '0700'\n", `config.toml:4: pool.p.mode: "rwx" is not a mode: want octal digits such as "0777"`},
@@ -74,7 +74,8 @@ func TestListsAreReplaced(t *testing.T) {
 	}
 }
 
-// Warnings on keys that have no effect name them, so that their author learns it; a pool with a warning is used.
+// Warnings on keys that have no effect name them, so that their author learns it; a pool with a
+// warning is used.
 func TestKeysWithoutEffect(t *testing.T) {
 	for _, c := range []struct{ name, lines, want string }{
 		{"exclusive of a shared pool", "scope = 'shared'\nexclusive = true\n", `config.toml:5: pool.p.exclusive: means nothing while the pool's scope is "shared"`},
@@ -96,8 +97,8 @@ func TestKeysWithoutEffect(t *testing.T) {
 	}
 }
 
-// Pools are found by their names, and Before is what was made ready earlier: none before the first and none
-// before a name that is not configured.
+// Pools are found by their names, and Before is what was made ready earlier: none before the first
+// and none before a name that is not configured.
 func TestPoolsBefore(t *testing.T) {
 	c := load(t, minimal+"[pool.a]\npath = '/srv/a'\n[pool.z]\npath = '/srv/z'\n")
 	for name, want := range map[string]string{"a": "", "p": "a", "z": "a,p", "none": ""} {
@@ -111,8 +112,8 @@ func TestPoolsBefore(t *testing.T) {
 	}
 }
 
-// The host's name is the node's where the file has none, and is not looked at where it has one: a host of a
-// strange name can be configured.
+// The host's name is the node's where the file has none, and is not looked at where it has one: a
+// host of a strange name can be configured.
 func TestNodeOfTheHost(t *testing.T) {
 	const unnamed = "[pool.p]\npath = '/srv/p'\n"
 	for _, c := range []struct{ name, host, config, node, want string }{
@@ -149,8 +150,8 @@ func TestNodeOfTheHost(t *testing.T) {
 	}
 }
 
-// A drop-in that cannot be read is refused, and does not count as absent: its link's target may be on a disk
-// that is not mounted yet.
+// A drop-in that cannot be read is refused, and does not count as absent: its link's target may be
+// on a disk that is not mounted yet.
 func TestDropInWithoutTarget(t *testing.T) {
 	file := write(t, minimal)
 	dir := filepath.Join(filepath.Dir(file), "conf.d")

@@ -6,7 +6,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// setCephFS is of a key that earlier versions had. Beside the key quota it is refused (finishQuota).
+// setCephFS is of a key that earlier versions had. Beside the key quota it is refused
+// (finishQuota).
 func setCephFS(p *Pool, on bool) {
 	p.Quota = map[bool]string{true: QuotaCeph, false: QuotaOff}[on]
 }

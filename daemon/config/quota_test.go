@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// What the keys of quotas come to, also where a later file has another value, and what is warned of.
+// What the keys of quotas come to, also where a later file has another value, and what is warned
+// of.
 func TestQuota(t *testing.T) {
 	const reserved = "off 1213202432-1213267967 0"
 	for name, c := range map[string]struct {

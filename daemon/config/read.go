@@ -112,8 +112,8 @@ type reader struct {
 	found      []setting
 }
 
-// table takes every value of a table, in order of their keys, and of the tables in it. Inline tables
-// and dotted keys are the same to TOML, and so to us.
+// table takes every value of a table, in order of their keys, and of the tables in it. Inline
+// tables and dotted keys are the same to TOML, and so to us.
 func (r *reader) table(path []string, in map[string]toml.Primitive) {
 	for _, key := range names(in) {
 		raw := in[key]

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A number that Go would read and a reader would not is refused: a reserve that is a billion times smaller than it was
-// meant is noticed when the filesystem is full.
+// A number that Go would read and a reader would not is refused: a reserve that is a billion times
+// smaller than it was meant is noticed when the filesystem is full.
 func TestReserveRefusals(t *testing.T) {
 	const fraction, percentage = ` is a fraction of a byte`, ` is not a percentage from 0 to below 100`
 	for _, c := range []struct{ name, reserve, want string }{

@@ -13,8 +13,8 @@ type tree struct {
 
 const theSystems = "belongs to the operating system"
 
-// trees are compared with what is configured. Links to them (/var/run) are listed as well, because here
-// nothing of the host is looked at.
+// trees are compared with what is configured. Links to them (/var/run) are listed as well, because
+// here nothing of the host is looked at.
 var trees = map[string]tree{
 	"/proc": {true, theSystems}, "/sys": {true, theSystems}, "/dev": {true, theSystems}, "/etc": {true, theSystems},
 	"/boot": {true, theSystems}, "/efi": {true, theSystems}, "/usr": {true, theSystems}, "/sysroot": {true, theSystems}, "/ostree": {true, theSystems},
@@ -64,7 +64,8 @@ func (l *loader) warnMode(d *draft) {
 	}
 }
 
-// reserveMeant is an amount below which a reserve keeps nothing: a percentage was meant, or a unit forgotten.
+// reserveMeant is an amount below which a reserve keeps nothing: a percentage was meant, or a unit
+// forgotten.
 const reserveMeant = 1 << 20
 
 func (l *loader) warnReserve(d *draft) {

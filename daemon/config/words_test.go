@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Each place that is refused is refused with everything below it, or alone; the reason is that of the nearest tree, and
-// the same in each run.
+// Each place that is refused is refused with everything below it, or alone; the reason is that of
+// the nearest tree, and the same in each run.
 func TestTrees(t *testing.T) {
 	for dir, tree := range trees {
 		if got := fmt.Sprint(checkPoolPath(dir)); got != fmt.Sprintf("%q %s", dir, tree.why) {

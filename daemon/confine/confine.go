@@ -1,9 +1,10 @@
-// Package confine restricts this process to what the daemon needs. Landlock denies every file except
-// those of its pools, its configuration and its own directories. A seccomp filter denies system calls and
-// arguments that Landlock does not see. Neither can be undone, and children inherit both.
+// Package confine restricts this process to what the daemon needs. Landlock denies every file
+// except those of its pools, its configuration and its own directories. A seccomp filter denies
+// system calls and arguments that Landlock does not see. Neither can be undone, and children
+// inherit both.
 //
-// The package does not read the configuration: its caller passes the paths. On a kernel without Landlock it installs
-// the filter alone, and Confined.ABI is 0.
+// The package does not read the configuration: its caller passes the paths. On a kernel without
+// Landlock it installs the filter alone, and Confined.ABI is 0.
 package confine
 
 import (
@@ -82,12 +83,12 @@ func ABI() int {
 	return abi
 }
 
-// self keeps the dentry of /proc/self, and with it the inode that the rule refers to: a dentry that is dropped
-// under memory pressure comes back with another inode.
+// self keeps the dentry of /proc/self, and with it the inode that the rule refers to: a dentry that
+// is dropped under memory pressure comes back with another inode.
 var self *os.File
 
-// Process confines all threads of this process. No thread may be inside a system call that does not return:
-// on kernels before ABI 8 each thread applies the rules itself.
+// Process confines all threads of this process. No thread may be inside a system call that does not
+// return: on kernels before ABI 8 each thread applies the rules itself.
 func Process(r Rules) (*Confined, error) {
 	filtered, err := filterCalls(r)
 	if err != nil {
@@ -104,7 +105,8 @@ func Process(r Rules) (*Confined, error) {
 	c.Work, c.Read = r.Work, slices.Concat(r.Read, r.Write, r.Execute)
 	c.remember()
 	r.Work, r.Copy = c.existing, both(c.existing, r.Copy)
-	// The handled rights are those of ABI 7, which is tested. ABI 9 also denies datagrams to systemd.
+	// The handled rights are those of ABI 7, which is tested. ABI 9 also denies datagrams to
+	// systemd.
 	config := landlock.Config{HandledAccessFS: landlock.V7.HandledAccessFS, Scoped: landlock.V7.Scoped}
 	if r.Abstract {
 		config.Scoped &^= ll.ScopeAbstractUnixSocket
@@ -134,7 +136,8 @@ func (r Rules) landlock() []landlock.Rule {
 	return all
 }
 
-// remember keeps the identity of the files: a rule refers to a file, and not to another one that replaces it.
+// remember keeps the identity of the files: a rule refers to a file, and not to another one that
+// replaces it.
 func (c *Confined) remember() {
 	for _, path := range slices.Concat(c.Work, c.Read) {
 		if info, err := os.Stat(path); err == nil {
@@ -157,7 +160,8 @@ func both(one, another []string) []string {
 // Has reports whether a directory existed when the process was confined.
 func (c *Confined) Has(path string) bool { return slices.Contains(c.existing, path) }
 
-// Replaced returns the first path whose file was allowed and was replaced by one that is not; "" for none.
+// Replaced returns the first path whose file was allowed and was replaced by one that is not; ""
+// for none.
 func (c *Confined) Replaced(paths ...string) string {
 	for _, path := range paths {
 		was, known := c.files[path]

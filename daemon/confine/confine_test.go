@@ -243,8 +243,8 @@ func raw(number, a, b uintptr) error {
 	return nil
 }
 
-// The rule of a mount point's parent holds for what is mounted there later, and lets the bare directory be
-// seen; mounting is what a confined process cannot do, so this one's parent does it.
+// The rule of a mount point's parent holds for what is mounted there later, and lets the bare
+// directory be seen; mounting is what a confined process cannot do, so this one's parent does it.
 func TestMountedLater(t *testing.T) {
 	dir := hosttest.Dir(t)
 	if err := os.MkdirAll(dir+"/srv/pool", 0o700); err != nil {
@@ -315,8 +315,8 @@ func refusedBy(err error) error {
 	return nil
 }
 
-// On a kernel without Landlock the process goes on, and reports it. An older kernel is one that does not
-// know the call.
+// On a kernel without Landlock the process goes on, and reports it. An older kernel is one that
+// does not know the call.
 func TestOldKernel(t *testing.T) { run(t, "old", hosttest.Dir(t)) }
 
 func old(dir string) error {

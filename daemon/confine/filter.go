@@ -47,8 +47,8 @@ func seccomp(operation, flags uintptr, argument unsafe.Pointer) (uintptr, unix.E
 	return n, errno
 }
 
-// Offsets in struct seccomp_data (seccomp(2)). Arguments have 64 bits, little-endian; of an int the kernel uses the
-// lower half.
+// Offsets in struct seccomp_data (seccomp(2)). Arguments have 64 bits, little-endian; of an int the
+// kernel uses the lower half.
 const (
 	ofNumber = 0
 	ofArch   = 4
@@ -56,8 +56,8 @@ const (
 
 func ofArgument(n uint32) uint32 { return 16 + 8*n }
 
-// ioctls that the daemon and the Go library use. All others are denied: among them are FIFREEZE, which
-// blocks every writer of a filesystem, and those that shut a filesystem down or resize it.
+// ioctls that the daemon and the Go library use. All others are denied: among them are FIFREEZE,
+// which blocks every writer of a filesystem, and those that shut a filesystem down or resize it.
 var ioctls = []uint32{
 	unix.FS_IOC_GETFLAGS, unix.FS_IOC_SETFLAGS,
 	0x80111500,             // FS_IOC_GETFSUUID
@@ -87,9 +87,9 @@ var refused = append([]uint32{
 	unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_CLOCK_SETTIME, unix.SYS_SETTIMEOFDAY, unix.SYS_FANOTIFY_INIT,
 }, refusedHere...)
 
-// quotaCommands are the commands of quotactl_fd(2) that are allowed: whether a filesystem enforces project quotas, which
-// takes no capability, and for the process that has CAP_SYS_ADMIN those that read and set limits. To switch quotas off or
-// on is denied.
+// quotaCommands are the commands of quotactl_fd(2) that are allowed: whether a filesystem enforces
+// project quotas, which takes no capability, and for the process that has CAP_SYS_ADMIN those that
+// read and set limits. To switch quotas off or on is denied.
 func quotaCommands(r Rules) []uint32 {
 	if !r.LookUnder {
 		return []uint32{quota.CommandState}
@@ -155,8 +155,9 @@ func (p program) when(number uint32, do ...unix.SockFilter) program {
 	return append(p, do...)
 }
 
-// creating denies the creation of a file with one of these mode bits, by a system call whose mode follows its flags.
-// openat2(2) has its arguments in memory and cannot be filtered: a file that it creates belongs to this process's user.
+// creating denies the creation of a file with one of these mode bits, by a system call whose mode
+// follows its flags. openat2(2) has its arguments in memory and cannot be filtered: a file that it
+// creates belongs to this process's user.
 func (p program) creating(number, flags, bits uint32) program {
 	return p.when(number, append([]unix.SockFilter{load(ofArgument(flags)), jump(unix.BPF_JSET, unix.O_CREAT, 0, 3)}, anyOf(flags+1, bits)...)...)
 }

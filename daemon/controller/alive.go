@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// progress is when a queue's workers were last done with an item, in ns since the epoch; 0 before they work.
+// progress is when a queue's workers were last done with an item, in ns since the epoch; 0 before
+// they work.
 type progress struct{ atomic.Int64 }
 
 // tracked returns the task with a note of each time that it was done. The empty item is Ping's.
@@ -29,12 +30,13 @@ func (p *progress) lasted(now time.Time) time.Duration {
 	return 0
 }
 
-// longestTask is what one item may take beside the pool's disk, which is given up at a deadline: four requests,
-// one after the other, to an API server that does not respond (30 s each, callTimeout in package kube).
+// longestTask is what one item may take beside the pool's disk, which is given up at a deadline:
+// four requests, one after the other, to an API server that does not respond (30 s each,
+// callTimeout in package kube).
 const longestTask = 2 * time.Minute
 
-// Ping sends an item through each queue of claims and of volumes, so that one without work makes progress, too.
-// Purges are left out: to empty one directory may take hours.
+// Ping sends an item through each queue of claims and of volumes, so that one without work makes
+// progress, too. Purges are left out: to empty one directory may take hours.
 func (c *Controller) Ping() {
 	for _, w := range c.workers {
 		w.claims.Add(item{})
@@ -42,9 +44,9 @@ func (c *Controller) Ping() {
 	}
 }
 
-// Alive returns an error that names what makes no progress, nil if everything does. The loop of a pool may take timeout,
-// a poll and the disk's deadline. Workers may take the time of their requests besides: an API server that does not
-// respond is no reason for a restart.
+// Alive returns an error that names what makes no progress, nil if everything does. The loop of a
+// pool may take timeout, a poll and the disk's deadline. Workers may take the time of their
+// requests besides: an API server that does not respond is no reason for a restart.
 func (c *Controller) Alive(now time.Time, timeout time.Duration) error {
 	loop := timeout + c.Tick + c.Deadline
 	for name, w := range c.workers {

@@ -41,7 +41,8 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-// Workers that all hang are told from those that have nothing to do, and from those of a long queue.
+// Workers that all hang are told from those that have nothing to do, and from those of a long
+// queue.
 func TestProgress(t *testing.T) {
 	q, release := newQueue(), make(chan struct{})
 	var all sync.WaitGroup

@@ -10,9 +10,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
-// take writes this node's name on a claim. While many claims wait the watch lags, so where other nodes may
-// have been faster the claim is read first: that costs the API server less than a write that fails. One claim
-// is taken at a time, so that what was learned of the lag counts for the next one.
+// take writes this node's name on a claim. While many claims wait the watch lags, so where other
+// nodes may have been faster the claim is read first: that costs the API server less than a write
+// that fails. One claim is taken at a time, so that what was learned of the lag counts for the next
+// one.
 func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
 	if f.LeftAlone() {
 		return c.takeOver(ctx, f)
@@ -38,7 +39,8 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 		c.stagger.missed(time.Now())
 		return lag, nil // the watch brings what became of it
 	}
-	// Where a response takes long another node's write may be on its way as well: the delays are further apart then.
+	// Where a response takes long another node's write may be on its way as well: the delays are
+	// further apart then.
 	f.Lag, f.Age = max(f.Lag, c.stagger.responded(time.Now(), took)), f.Age+took
 	if verdict := plan.ForClaim(f); verdict.Action != plan.Assign {
 		return verdict.After, nil
@@ -61,8 +63,8 @@ func (c *Controller) takeOver(ctx context.Context, f plan.ClaimFacts) (time.Dura
 	return after, err
 }
 
-// release gives a claim back. That this node cannot provision it is said first, or the next node's words
-// could come before; that another node does not exist is said by the one that gave it back.
+// release gives a claim back. That this node cannot provision it is said first, or the next node's
+// words could come before; that another node does not exist is said by the one that gave it back.
 func (c *Controller) release(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
 	own := plan.Chosen(f.Claim) == c.Node
 	if own {
@@ -115,7 +117,8 @@ func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdi
 	return nil
 }
 
-// abandon ends the work on a claim for which another node is chosen now. What was begun for it here is undone.
+// abandon ends the work on a claim for which another node is chosen now. What was begun for it here
+// is undone.
 func (c *Controller) abandon(uid string) {
 	c.copies.cancel(uid)
 	if pool := c.inFlight.abandon(uid); pool != "" {

@@ -6,8 +6,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// Capacity is what one more volume of a class can get on this node, in bytes: 0 where its pool takes none, or the node has
-// no pool for it, for the reason closed. known is false before that was checked and counted.
+// Capacity is what one more volume of a class can get on this node, in bytes: 0 where its pool
+// takes none, or the node has no pool for it, for the reason closed. known is false before that was
+// checked and counted.
 func (c *Controller) Capacity(class *storagev1.StorageClass) (bytes uint64, closed string, known bool) {
 	pool, refusal := c.Resolve(class, c.pools)
 	if refusal != nil {
@@ -28,8 +29,8 @@ func (c *Controller) Capacity(class *storagev1.StorageClass) (bytes uint64, clos
 	return room.Free, "", counted
 }
 
-// promisedBy is what the volume objects of a shared pool say that was promised: the records are counted by the node that
-// works in it.
+// promisedBy is what the volume objects of a shared pool say that was promised: the records are
+// counted by the node that works in it.
 func (c *Controller) promisedBy(w *poolWorker) (sum uint64) {
 	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == w.Name && v.Labels[plan.ScopeLabel] == plan.ScopeShared {

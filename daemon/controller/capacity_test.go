@@ -9,7 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// A pool that is closed has nothing for the scheduler, although its filesystem responds and has space.
+// A pool that is closed has nothing for the scheduler, although its filesystem responds and has
+// space.
 func TestCapacityOfAClosedPool(t *testing.T) {
 	o := flappingOptions(&mount{}, &audience{}, nil, "c", storagev1.VolumeBindingWaitForFirstConsumer, many{})
 	c := New(o)

@@ -14,7 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// library is a pool whose marker names no node, and whose records take longer to read than a check may.
+// library is a pool whose marker names no node, and whose records take longer to read than a check
+// may.
 type library struct {
 	mount
 	took  time.Duration
@@ -39,8 +40,8 @@ func (l *library) Remark(_ context.Context, _ mounts.Identity, m hostcheck.Marke
 	return nil
 }
 
-// The census of a pool goes on while the pool is closed for it, and opens the pool when it ends. One whose mount goes
-// meanwhile is taken again.
+// The census of a pool goes on while the pool is closed for it, and opens the pool when it ends.
+// One whose mount goes meanwhile is taken again.
 func TestPoolOpensAfterALongCensus(t *testing.T) {
 	for name, c := range map[string]struct {
 		away  bool  // the mount goes during the census

@@ -67,8 +67,8 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (after ti
 	return c.lookAgainAfter(i.uid, verdict), nil
 }
 
-// lookAgainAfter returns when to look again at the claim or volume with this UID, about which a verdict was reported: sooner than
-// the verdict asks for if its message is held.
+// lookAgainAfter returns when to look again at the claim or volume with this UID, about which a
+// verdict was reported: sooner than the verdict asks for if its message is held.
 func (c *Controller) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 	if held := c.said.Held(uid); held > 0 && v.Reason != "" && (v.After == 0 || held < v.After) {
 		return held
@@ -76,8 +76,8 @@ func (c *Controller) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 	return v.After
 }
 
-// decide gathers what a decision depends on, and asks for it: once more where the first verdict depends on what
-// has to be asked of the API server.
+// decide gathers what a decision depends on, and asks for it: once more where the first verdict
+// depends on what has to be asked of the API server.
 func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
 	facts, h := c.claimFacts(ctx, claim)
 	if plan.SourceMatters(facts) {
@@ -119,8 +119,8 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 	return facts, h, verdict, nil
 }
 
-// recount counts the nodes before a claim is refused, given back, or kept waiting here: another node may have joined or
-// gone meanwhile.
+// recount counts the nodes before a claim is refused, given back, or kept waiting here: another
+// node may have joined or gone meanwhile.
 func (c *Controller) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Verdict) plan.Verdict {
 	if v.Reason == "" {
 		return v
@@ -137,8 +137,9 @@ func (c *Controller) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Ver
 	return plan.ForClaim(*f)
 }
 
-// nodesFor is how many nodes the cluster has, as far as that matters for a claim: for one that was given to this node
-// only before it is refused. So a node that provisions what the scheduler gives it does not count them.
+// nodesFor is how many nodes the cluster has, as far as that matters for a claim: for one that was
+// given to this node only before it is refused. So a node that provisions what the scheduler gives
+// it does not count them.
 func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolumeClaim) int {
 	if known := c.nodes.last(); (known > 1 || plan.OnlySelected(claim)) && plan.Chosen(claim) == c.Node {
 		return known
@@ -146,7 +147,8 @@ func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolum
 	return c.nodeCount(ctx, time.Minute)
 }
 
-// claimFacts returns the handle that the facts of the claim's pool are of, too: it is provisioned there or nowhere.
+// claimFacts returns the handle that the facts of the claim's pool are of, too: it is provisioned
+// there or nowhere.
 func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVolumeClaim) (f plan.ClaimFacts, h disk.Handle) {
 	f = plan.ClaimFacts{
 		RequestFacts: plan.RequestFacts{Self: c.Self}, Claim: claim,
@@ -175,8 +177,8 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 	return f, h
 }
 
-// dropClaim ends the work on a claim that is bound, deleted or given to another node. A directory that
-// was made for it and never published is looked at with the pool's records.
+// dropClaim ends the work on a claim that is bound, deleted or given to another node. A directory
+// that was made for it and never published is looked at with the pool's records.
 func (c *Controller) dropClaim(i item) {
 	c.said.Forget(i.uid)
 	c.expander.Forget(i.uid)
@@ -192,9 +194,9 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 		return 0, err // plan's badName refused this before
 	}
 	w, pv := c.workers[f.Pool.Name], plan.NewVolume(f, name)
-	// The gate was open when the facts were gathered. Create opens the pool anew and compares it with
-	// the directory that was checked, so that a mount that changed since is noticed before any write.
-	// Noted before, because a call that was left alone in a hung pool may still make it.
+	// The gate was open when the facts were gathered. Create opens the pool anew and compares it
+	// with the directory that was checked, so that a mount that changed since is noticed before any
+	// write. Noted before, because a call that was left alone in a hung pool may still make it.
 	c.inFlight.made(string(f.Claim.UID), w.Name)
 	made := spec(f, pv, name)
 	if plan.IsCopy(f.Claim) {
@@ -256,7 +258,8 @@ func (c *Controller) create(ctx context.Context, w *poolWorker, h disk.Handle, f
 	return h.Create(made)
 }
 
-// notMade: a claim's directory was not made. A copy that was whole is not there any more then, or it is one of another source.
+// notMade: a claim's directory was not made. A copy that was whole is not there any more then, or
+// it is one of another source.
 func (c *Controller) notMade(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
 	if plan.IsCopy(f.Claim) {
 		c.copies.cancel(string(f.Claim.UID))
@@ -268,8 +271,9 @@ func (c *Controller) notMade(ctx context.Context, w *poolWorker, f plan.ClaimFac
 	return c.createFailed(ctx, w, f, err)
 }
 
-// createRecorded finishes a volume that was made while the pool had another pattern of directories, and not published: its
-// record says where it is. It returns the object for that directory, or the conflict if the record is of another kind.
+// createRecorded finishes a volume that was made while the pool had another pattern of directories,
+// and not published: its record says where it is. It returns the object for that directory, or the
+// conflict if the record is of another kind.
 func (c *Controller) createRecorded(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, conflict error) (*corev1.PersistentVolume, error) {
 	rec, err := h.Lookup(plan.VolumeName(f.Claim))
 	if err != nil || rec == nil || rec.ClaimUID != string(f.Claim.UID) || rec.Replaced != "" {
@@ -279,10 +283,10 @@ func (c *Controller) createRecorded(ctx context.Context, w *poolWorker, h disk.H
 	return pv, c.create(ctx, w, h, f, spec(f, pv, rec.Directory))
 }
 
-// unchanged asks the API server for a claim that is only remembered, because the watch broke, or that went out of what the
-// watch holds since the work on it began. The object
-// of a claim that a restored server has forgotten would be released at once, and then removed, together
-// with what was in the directory before. What became of the claim the watch says when it is there again.
+// unchanged asks the API server for a claim that is only remembered, because the watch broke, or
+// that went out of what the watch holds since the work on it began. The object of a claim that a
+// restored server has forgotten would be released at once, and then removed, together with what was
+// in the directory before. What became of the claim the watch says when it is there again.
 func (c *Controller) unchanged(ctx context.Context, f plan.ClaimFacts) (bool, error) {
 	claim := f.Claim
 	if now, kept := c.Listers.Claims.Get(claim.Namespace + "/" + claim.Name); kept && c.Listers.Claims.Watched() {
@@ -295,9 +299,10 @@ func (c *Controller) unchanged(ctx context.Context, f plan.ClaimFacts) (bool, er
 	return now != nil && now.UID == claim.UID && now.ResourceVersion == claim.ResourceVersion, nil
 }
 
-// ofClass reports whether the class is still there by which a claim is this daemon's that kube-controller-manager has asked no
-// provisioner for: another provisioner may have one of that name by now. What a class says cannot be changed, only its object
-// replaced. Where it is only remembered, because the watch broke, the API server is asked.
+// ofClass reports whether the class is still there by which a claim is this daemon's that
+// kube-controller-manager has asked no provisioner for: another provisioner may have one of that
+// name by now. What a class says cannot be changed, only its object replaced. Where it is only
+// remembered, because the watch broke, the API server is asked.
 func (c *Controller) ofClass(ctx context.Context, f plan.ClaimFacts) (bool, error) {
 	if !plan.OnlySelected(f.Claim) {
 		return true, nil
@@ -345,8 +350,8 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 	return made
 }
 
-// spaceTaken: another claim was promised the space since the facts of this one were gathered. It is decided again with what
-// is left.
+// spaceTaken: another claim was promised the space since the facts of this one were gathered. It is
+// decided again with what is left.
 func (c *Controller) spaceTaken(ctx context.Context, f plan.ClaimFacts, left capacity.Room) (time.Duration, error) {
 	c.inFlight.abandon(string(f.Claim.UID)) // nothing was made
 	f.Room = left
@@ -388,9 +393,9 @@ func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.Cla
 // end of an object without our labels.
 const nameTakenAgain = 10 * time.Second
 
-// nameTaken: the object of our name is not the one that this node would make. It may be for the same claim,
-// of a node that has the same filesystem mounted, so that the directory may be in a pod: what was made here
-// stays for as long as the object does, and then goes by its record.
+// nameTaken: the object of our name is not the one that this node would make. It may be for the
+// same claim, of a node that has the same filesystem mounted, so that the directory may be in a
+// pod: what was made here stays for as long as the object does, and then goes by its record.
 func (c *Controller) nameTaken(w *poolWorker, f plan.ClaimFacts, difference string) time.Duration {
 	c.inFlight.published(string(f.Claim.UID))
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
@@ -398,8 +403,8 @@ func (c *Controller) nameTaken(w *poolWorker, f plan.ClaimFacts, difference stri
 	return nameTakenAgain
 }
 
-// reportClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is left out, which is
-// false, if there was too much to say of the namespace.
+// reportClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is
+// left out, which is false, if there was too much to say of the namespace.
 func (c *Controller) reportClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) bool {
 	if v.Reason == "" || !c.said.New(string(claim.UID), v.Reason+" "+v.Message) {
 		return true
@@ -424,7 +429,8 @@ func (c *Controller) reportClaim(claim *corev1.PersistentVolumeClaim, v plan.Ver
 	return true
 }
 
-// mayWarn reports whether a warning about an object of a namespace may be written now, and logs that some are not.
+// mayWarn reports whether a warning about an object of a namespace may be written now, and logs
+// that some are not.
 func (c *Controller) mayWarn(namespace string) bool {
 	allowed, logIt := c.limiter.Allow(namespace, time.Now())
 	if logIt {

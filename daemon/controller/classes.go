@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// A class that the watch does not have is requested from the API server, because the claim's message tells whose it is; and
-// every user who may create claims can name any number of such classes. So one name is requested once in askClassAgain,
-// and at most askClassMost names: the other claims are told that the class does not exist here.
+// A class that the watch does not have is requested from the API server, because the claim's
+// message tells whose it is; and every user who may create claims can name any number of such
+// classes. So one name is requested once in askClassAgain, and at most askClassMost names: the
+// other claims are told that the class does not exist here.
 const (
 	askClassAgain = time.Minute
 	askClassMost  = 30
 )
 
-// classOwners are the provisioners of classes that were asked for lately, "" of those that do not exist.
+// classOwners are the provisioners of classes that were asked for lately, "" of those that do not
+// exist.
 type classOwners struct {
 	mu    sync.Mutex
 	known map[string]classOwner
@@ -44,7 +46,8 @@ func (c *Controller) classOf(ctx context.Context, name string) (string, error) {
 	return provisioner, err
 }
 
-// take returns what is known of a class. Where that is nothing and there is room, ask is true, and the caller asks.
+// take returns what is known of a class. Where that is nothing and there is room, ask is true, and
+// the caller asks.
 func (o *classOwners) take(name string, now time.Time) (owner classOwner, ask bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

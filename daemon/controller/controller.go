@@ -30,14 +30,14 @@ import (
 type PoolParts struct {
 	plan.Pool
 	Storage disk.Storage
-	// Account is what the pool has promised, also by earlier configurations; nil is a new one. Overcommit is how many
-	// times its filesystem may be promised, 0 is once.
+	// Account is what the pool has promised, also by earlier configurations; nil is a new one.
+	// Overcommit is how many times its filesystem may be promised, 0 is once.
 	Account    *capacity.Account
 	Overcommit float64
 	Label      string // the SELinux label of new volumes, "" where there is no SELinux
 	Probe      Prober
-	// Opened is called, from the pool's own goroutine, each time the pool opens with the marker that
-	// was found there, before any work is done in it.
+	// Opened is called, from the pool's own goroutine, each time the pool opens with the marker
+	// that was found there, before any work is done in it.
 	Opened func(marker hostcheck.Marker) error
 }
 
@@ -96,7 +96,8 @@ type Controller struct {
 	unplaced chan struct{} // a claim that has no node came or changed
 }
 
-// poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to no configured pool.
+// poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to
+// no configured pool.
 type poolWorker struct {
 	PoolParts
 	claims    queue
@@ -112,7 +113,8 @@ type poolWorker struct {
 	sweep     chan struct{}       // remove the inline volumes that no pod has
 	inline    sync.Mutex          // held while one is made, or taken out of the pool
 	outage    outage
-	// Used by the pool's loop alone: what the log and the node were told last, and how often it changed since.
+	// Used by the pool's loop alone: what the log and the node were told last, and how often it
+	// changed since.
 	reported gate.State
 	changes  report.Changes
 	// When the pool's loop last turned, and a worker of each queue was last done with an item.
@@ -227,7 +229,8 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 	}
 }
 
-// removers is how many volumes of a pool are taken away at once, up to the purge: they wait for the API.
+// removers is how many volumes of a pool are taken away at once, up to the purge: they wait for the
+// API.
 const removers = 16
 
 func (c *Controller) startWorkers(ctx context.Context, w *poolWorker, all *sync.WaitGroup) {
@@ -260,8 +263,8 @@ func work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
 	}
 }
 
-// takeOne waits for an item and does it, false if the queue shuts down or ctx has ended. An error means
-// later, with a growing delay; a duration means at that time.
+// takeOne waits for an item and does it, false if the queue shuts down or ctx has ended. An error
+// means later, with a growing delay; a duration means at that time.
 func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error)) bool {
 	i, down := q.Get()
 	if down || ctx.Err() != nil {
@@ -332,7 +335,8 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 		signal(w.recheck) // a restored server may have it back, or people made it for an orphaned directory
 	}
 	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
-	// One that has a directory on each node concerns this one as long as it is there, and when it goes.
+	// One that has a directory on each node concerns this one as long as it is there, and when it
+	// goes.
 	if !plan.OnEveryNode(v) && (now == nil || !plan.NeedsWork(now)) && !stays {
 		return
 	}
@@ -350,8 +354,8 @@ func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {
 // ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
 func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) { c.requeueClaims("") }
 
-// NodeChanged looks again at every claim when this node appears or its labels change, and at every pool
-// when it appears or goes.
+// NodeChanged looks again at every claim when this node appears or its labels change, and at every
+// pool when it appears or goes.
 func (c *Controller) NodeChanged(was, now *corev1.Node) {
 	if was == nil || now == nil || ownership.HostOf(was) != ownership.HostOf(now) {
 		c.Look()
@@ -361,8 +365,8 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 	}
 }
 
-// APIRecovered is called when the API server responds again. What failed meanwhile does not wait for its pause
-// to end, which has grown to half a minute after an hour.
+// APIRecovered is called when the API server responds again. What failed meanwhile does not wait
+// for its pause to end, which has grown to half a minute after an hour.
 func (c *Controller) APIRecovered() {
 	c.requeueClaims("")
 	c.requeueContents()
@@ -390,8 +394,8 @@ func (c *Controller) requeueVolumes(w *poolWorker) {
 	}
 }
 
-// poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none. Of one that has its volume it
-// is the volume's: the class may have been changed since.
+// poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none. Of one
+// that has its volume it is the volume's: the class may have been changed since.
 func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
 	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Growing(claim) {
 		return c.workerOf(v).Name

@@ -22,8 +22,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 )
 
-// copies are the clones, restores and snapshots that this process makes, by the UID of their claims and contents. A copy takes as long as there are files, so
-// no worker waits for it: it goes on beside them, one in each pool, and its object comes to a worker again when it ends.
+// copies are the clones, restores and snapshots that this process makes, by the UID of their claims
+// and contents. A copy takes as long as there are files, so no worker waits for it: it goes on
+// beside them, one in each pool, and its object comes to a worker again when it ends.
 type copies struct {
 	mu    sync.Mutex
 	all   map[string]*oneCopy
@@ -39,8 +40,9 @@ type oneCopy struct {
 	paused *Paused // nil if no pod was stopped for it
 }
 
-// begin notes a copy that begins; one that there is already is returned, also one that failed and is left alone for a while:
-// whatever is written to its object meanwhile, a copy costs the disk as much as there is data.
+// begin notes a copy that begins; one that there is already is returned, also one that failed and
+// is left alone for a while: whatever is written to its object meanwhile, a copy costs the disk as
+// much as there is data.
 func (c *copies) begin(uid string, cancel context.CancelFunc) (known *oneCopy, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +66,8 @@ func (c *copies) end(o *oneCopy, err error) {
 	}
 }
 
-// result returns how a copy ended, and forgets one that failed and may be tried at once; ended is false while it goes on.
+// result returns how a copy ended, and forgets one that failed and may be tried at once; ended is
+// false while it goes on.
 func (c *copies) result(uid string, o *oneCopy) (ended bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +77,8 @@ func (c *copies) result(uid string, o *oneCopy) (ended bool, err error) {
 	return o.ended, o.err
 }
 
-// known reports whether a copy goes on, or has ended and was not looked at since, or is left alone for a while.
+// known reports whether a copy goes on, or has ended and was not looked at since, or is left alone
+// for a while.
 func (c *copies) known(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +100,8 @@ func (c *copies) cancel(uid string) {
 	}
 }
 
-// takeNotes returns what the event about a copy says besides, how it was made and what it lacks, and forgets the copy.
+// takeNotes returns what the event about a copy says besides, how it was made and what it lacks,
+// and forgets the copy.
 func (c *copies) takeNotes(f plan.ClaimFacts) string {
 	text := ""
 	switch {
@@ -186,7 +191,8 @@ func lacking(c treecopy.Copied) string {
 	return "; not as in the source: " + strings.Join(all, ", ")
 }
 
-// cloned reports whether the copy for a claim is whole in the pool. If not, it begins, or goes on, or has failed.
+// cloned reports whether the copy for a claim is whole in the pool. If not, it begins, or goes on,
+// or has failed.
 func (c *Controller) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
 	again := claimItem(f.Claim)
 	whole, err := c.copied(ctx, w, again.uid, made, func() { w.claims.Add(again) })
@@ -197,8 +203,8 @@ func (c *Controller) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFact
 	return whole, 0, nil
 }
 
-// copied reports whether the copy for the object with this UID is whole in the pool. If not, it begins, or goes on, or has failed.
-// again is called when it ends.
+// copied reports whether the copy for the object with this UID is whole in the pool. If not, it
+// begins, or goes on, or has failed. again is called when it ends.
 func (c *Controller) copied(ctx context.Context, w *poolWorker, uid string, made volume.Spec, again func()) (bool, error) {
 	running, cancel := context.WithCancel(ctx)
 	o, first := c.copies.begin(uid, cancel)
@@ -252,8 +258,8 @@ func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) 
 // errSnapshotSpace: plan.ForContent has more to say about it, when it is asked next.
 var errSnapshotSpace = errors.New("the snapshots of the namespace are promised what they may be together (snapshots_per_namespace)")
 
-// snapshotFits looks once more, when the copy has its turn, whether a snapshot fits beside its namespace's others:
-// these may have been made while it waited.
+// snapshotFits looks once more, when the copy has its turn, whether a snapshot fits beside its
+// namespace's others: these may have been made while it waited.
 func snapshotFits(w *poolWorker, h disk.Handle, made volume.Spec) error {
 	if made.Kind != record.Snapshot || w.SnapshotSpace == 0 {
 		return nil
@@ -292,13 +298,14 @@ func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.Claim
 	return after, failed
 }
 
-// writesAgain reports whether another try of a copy that failed would write everything again, and most likely fail again.
+// writesAgain reports whether another try of a copy that failed would write everything again, and
+// most likely fail again.
 func writesAgain(err error) bool {
 	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, volume.ErrPause, treecopy.ErrWritten, subvolume.ErrNone, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
 }
 
-// copyAgain is how long a copy is left alone that does not fit, that this filesystem cannot make, or
-// whose pods could not be paused.
+// copyAgain is how long a copy is left alone that does not fit, that this filesystem cannot make,
+// or whose pods could not be paused.
 const copyAgain = 5 * time.Minute
 
 // sourceFacts reads the claim that a clone is made of, and its volume, or looks for the snapshot.
@@ -320,8 +327,9 @@ func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.
 	return from, err
 }
 
-// snapshotFacts looks for the snapshot that a claim is to be made from. The VolumeSnapshot is asked for where this node has a
-// snapshot for one of its name, and where it is this node's to say what is wrong.
+// snapshotFacts looks for the snapshot that a claim is to be made from. The VolumeSnapshot is asked
+// for where this node has a snapshot for one of its name, and where it is this node's to say what
+// is wrong.
 func (c *Controller) snapshotFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SnapshotFacts, error) {
 	s := &plan.SnapshotFacts{}
 	namespace, name := f.Claim.Namespace, plan.SourceOfCopy(f.Claim)
@@ -379,7 +387,8 @@ func origin(f plan.ClaimFacts) record.Origin {
 	return record.Origin{}
 }
 
-// fully reports whether the copy for a claim has its data copied, and does not share it with its source.
+// fully reports whether the copy for a claim has its data copied, and does not share it with its
+// source.
 func fully(f plan.ClaimFacts) bool {
 	if plan.IsRestore(f.Claim) {
 		return f.Pool.Snapshots == plan.SnapshotsCopy

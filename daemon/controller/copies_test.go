@@ -66,8 +66,8 @@ func copyingOne() (*Controller, *poolWorker, plan.ClaimFacts, *audience, *copier
 	return c, w, f, heard, disk
 }
 
-// A copy goes on beside the workers, and its claim comes to one again when it ended. Its record says that it has an
-// object before that is made, and its event what it lacks.
+// A copy goes on beside the workers, and its claim comes to one again when it ended. Its record
+// says that it has an object before that is made, and its event what it lacks.
 func TestCopy(t *testing.T) {
 	c, w, f, heard, disk := copyingOne()
 	provision := func() error {
@@ -96,8 +96,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// A copy that failed is told, and begun anew by the next look. One that would write everything again is left alone for a while,
-// however often its claim is changed.
+// A copy that failed is told, and begun anew by the next look. One that would write everything
+// again is left alone for a while, however often its claim is changed.
 func TestCopyThatFails(t *testing.T) {
 	c, w, f, heard, disk := copyingOne()
 	for _, failed := range []error{volume.ErrSource, syscall.EIO, treecopy.ErrNoReflink, syscall.EDQUOT} {
@@ -151,8 +151,9 @@ func TestCopyEndsWithItsClaim(t *testing.T) {
 	}
 }
 
-// A canceled copy moves what it has to the trash when nothing waits for it any more. The comparisons of records that were asked for
-// until then may be over, and its claim is not there to be looked at: what is left goes by one that is asked for at the end.
+// A canceled copy moves what it has to the trash when nothing waits for it any more. The
+// comparisons of records that were asked for until then may be over, and its claim is not there to
+// be looked at: what is left goes by one that is asked for at the end.
 func TestRemainsOfCanceledCopy(t *testing.T) {
 	for name, end := range map[string]func(c *Controller){
 		"deleted":         func(c *Controller) { c.dropClaim(item{uid: "u"}) },
@@ -188,8 +189,8 @@ func TestRemainsOfCanceledCopy(t *testing.T) {
 	}
 }
 
-// What is left of a copy that failed goes also if its claim is refused by then, and so is not looked at as one that has a copy: its
-// source is gone.
+// What is left of a copy that failed goes also if its claim is refused by then, and so is not
+// looked at as one that has a copy: its source is gone.
 func TestRemainsOfFailedCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, w, f, _, disk := copyingOne()
@@ -210,7 +211,8 @@ func TestRemainsOfFailedCopy(t *testing.T) {
 	})
 }
 
-// Clones that wait for one source read it once in a while together, and a source that has a volume is read each time.
+// Clones that wait for one source read it once in a while together, and a source that has a volume
+// is read each time.
 func TestSourceOfManyClones(t *testing.T) {
 	now, bound := &api{claim: &corev1.PersistentVolumeClaim{}}, &corev1.PersistentVolumeClaim{}
 	bound.Spec.VolumeName = "pvc-origin"

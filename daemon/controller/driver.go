@@ -8,8 +8,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// How long what was read of the CSIDriver counts. Nothing in it that matters can be changed, but the object can be deleted and
-// made anew.
+// How long what was read of the CSIDriver counts. Nothing in it that matters can be changed, but
+// the object can be deleted and made anew.
 const (
 	driverGood    = time.Minute
 	driverLacking = 5 * time.Second
@@ -22,8 +22,8 @@ type driver struct {
 	until time.Time
 }
 
-// lacks returns why pods would not start on volumes with source csi, "" if they would. Claims that come meanwhile wait for
-// the one request.
+// lacks returns why pods would not start on volumes with source csi, "" if they would. Claims that
+// come meanwhile wait for the one request.
 func (d *driver) lacks(ctx context.Context, api Reader, name string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -28,7 +28,8 @@ func (d *drivers) GetDriver(context.Context, string) (*storagev1.CSIDriver, erro
 	return d.driver, d.err
 }
 
-// A CSIDriver that came is seen within seconds, one that went within a minute, and an error is no response.
+// A CSIDriver that came is seen within seconds, one that went within a minute, and an error is no
+// response.
 func TestDriverIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		no := false
@@ -60,8 +61,8 @@ func (a *api) GetDriver(context.Context, string) (*storagev1.CSIDriver, error) {
 	return nil, a.err()
 }
 
-// A claim for a volume with source csi waits for the CSIDriver, and for an API server that tells whether there is one. No
-// other claim waits for it.
+// A claim for a volume with source csi waits for the CSIDriver, and for an API server that tells
+// whether there is one. No other claim waits for it.
 func TestNoCSIVolumeBeforeItsDriver(t *testing.T) {
 	for _, source := range []string{plan.SourceHostPath, plan.SourceCSI} {
 		server := &api{}

@@ -30,8 +30,8 @@ func (e everyNode) Watched(name string) (*corev1.PersistentVolume, bool) {
 	return e.c.Listers.Volumes.Get(name)
 }
 
-// PoolOf returns the pool's own settings for a class that is gone, or that was changed since: a pod that has the volume
-// already keeps what it has.
+// PoolOf returns the pool's own settings for a class that is gone, or that was changed since: a pod
+// that has the volume already keeps what it has.
 func (e everyNode) PoolOf(pv *corev1.PersistentVolume) plan.Pool {
 	if class, known := e.c.Listers.Classes.Get(plan.VolumeClass(pv)); known {
 		if pool, refusal := e.c.Resolve(class, e.c.pools); refusal == nil && pool.Name == e.w.Name {

@@ -38,7 +38,8 @@ func (c *Controller) mendSizes(
 	}
 }
 
-// requeueGrowing looks again at a volume's claim if that requests more than it has: the watch brought the claim first.
+// requeueGrowing looks again at a volume's claim if that requests more than it has: the watch
+// brought the claim first.
 func (c *Controller) requeueGrowing(v *corev1.PersistentVolume) {
 	ref := v.Spec.ClaimRef
 	if ref == nil {

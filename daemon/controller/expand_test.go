@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// A claim that requests more than it has is the work of its volume's pool, whatever became of its class. If the watch
-// brings the claim first, it is looked at again when the volume comes.
+// A claim that requests more than it has is the work of its volume's pool, whatever became of its
+// class. If the watch brings the claim first, it is looked at again when the volume comes.
 func TestGrowingClaimGoesToItsVolumesPool(t *testing.T) {
 	size := func(text string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}

@@ -23,8 +23,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// An API server that responds late, wrongly or not at all is simulated in test/chaos. Here are the single steps
-// that it found wanting.
+// An API server that responds late, wrongly or not at all is simulated in test/chaos. Here are the
+// single steps that it found wanting.
 
 var errAway = errors.New("away")
 
@@ -204,8 +204,9 @@ func TestVanishedVolumeIsPurged(t *testing.T) {
 	}
 }
 
-// An administrator sets another policy and forces the object away while its directory is on its way to the trash:
-// its files do not go. Those of an object that this daemon let go do, also if that is found out by the next try.
+// An administrator sets another policy and forces the object away while its directory is on its way
+// to the trash: its files do not go. Those of an object that this daemon let go do, also if that is
+// found out by the next try.
 func TestForcedAwayMeanwhile(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		a := &api{}
@@ -229,8 +230,9 @@ func TestForcedAwayMeanwhile(t *testing.T) {
 	}
 }
 
-// A pool that goes away between the removal of an object and the note of it in the trash has the note when it
-// is back: its records are gone through then, and not the volume alone. It stayed for ever.
+// A pool that goes away between the removal of an object and the note of it in the trash has the
+// note when it is back: its records are gone through then, and not the volume alone. It stayed for
+// ever.
 func TestLetGoInAPoolThatWasAway(t *testing.T) {
 	disk := &shelf{records: []record.Record{{PV: "pvc-a", Place: record.InTrash}, {PV: "pvc-b", Place: record.InTrash}}}
 	c, w := stand(&api{}, disk)
@@ -246,7 +248,8 @@ func TestLetGoInAPoolThatWasAway(t *testing.T) {
 	}
 }
 
-// What this process remembers of an object that it let go ends when the object is to stay after all.
+// What this process remembers of an object that it let go ends when the object is to stay after
+// all.
 func TestLetGoIsForgotten(t *testing.T) {
 	for _, change := range []func(*corev1.PersistentVolume){
 		func(v *corev1.PersistentVolume) {},
@@ -270,7 +273,8 @@ func TestLetGoIsForgotten(t *testing.T) {
 	}
 }
 
-// An object that went with our finalizer on it was removed by force, or a restored server forgot it.
+// An object that went with our finalizer on it was removed by force, or a restored server forgot
+// it.
 func TestForcedRemovalIsNoticed(t *testing.T) {
 	c, w := stand(&api{}, &shelf{})
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.PoolLabel: "fast"}}}
@@ -302,8 +306,8 @@ func TestRecheckGoesOn(t *testing.T) {
 	}
 }
 
-// Where nothing is to be undone the cluster is not asked again who it is, right after it was; before anything
-// is undone it is.
+// Where nothing is to be undone the cluster is not asked again who it is, right after it was;
+// before anything is undone it is.
 func TestRecheckAsksOnlyToUndo(t *testing.T) {
 	a, disk := &api{}, &shelf{}
 	c, w := stand(a, disk)
@@ -320,8 +324,8 @@ func TestRecheckAsksOnlyToUndo(t *testing.T) {
 	}
 }
 
-// A record whose object was made a moment ago is left to the watch, and looked at again after that: the
-// object may have gone meanwhile, by a deletion or with the server's data.
+// A record whose object was made a moment ago is left to the watch, and looked at again after that:
+// the object may have gone meanwhile, by a deletion or with the server's data.
 func TestRecheckComesBackForWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: record.InPool}}}
@@ -371,8 +375,9 @@ func (o one[T]) Get(string) (T, bool) { return o.object, true }
 func (o one[T]) List() []T            { return []T{o.object} }
 func (one[T]) Watched() bool          { return false }
 
-// No object is made for a claim that is only remembered, unless the API server has it just so: a restored
-// server that does not know the claim would release the object, and what was in the directory would go.
+// No object is made for a claim that is only remembered, unless the API server has it just so: a
+// restored server that does not know the claim would release the object, and what was in the
+// directory would go.
 func TestRememberedClaimIsAskedFor(t *testing.T) {
 	remembered := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u", ResourceVersion: "7"}}
 	other, later := remembered.DeepCopy(), remembered.DeepCopy()

@@ -26,7 +26,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// mount is a pool's mount, which is there or not, and a disk on which nothing is made: it goes before the call ends.
+// mount is a pool's mount, which is there or not, and a disk on which nothing is made: it goes
+// before the call ends.
 type mount struct {
 	shelf
 	mu      sync.Mutex
@@ -96,7 +97,8 @@ func waitingClaim(i int, class string) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// flapping runs the controllers of a pool for which 500 claims wait, and lets play change its mount.
+// flapping runs the controllers of a pool for which 500 claims wait, and lets play change its
+// mount.
 func flapping(t *testing.T, play func(m *mount, changed func())) *audience {
 	heard := &audience{}
 	synctest.Test(t, func(t *testing.T) {
@@ -141,8 +143,8 @@ func (deafToAll) Claim(string, string, time.Duration) {}
 func (deafToAll) Pool(gate.State)                     {}
 func (deafToAll) Usage(string, usage.Pool)            {}
 
-// A mount that comes and goes each second for a minute: the node has a bounded number of events, each claim a
-// few, and the last event of each tells what is so in the end.
+// A mount that comes and goes each second for a minute: the node has a bounded number of events,
+// each claim a few, and the last event of each tells what is so in the end.
 func TestFlappingMount(t *testing.T) {
 	heard := flapping(t, func(m *mount, changed func()) {
 		for i := range 60 {
@@ -208,8 +210,9 @@ func TestMountThatStaysAway(t *testing.T) {
 	}
 }
 
-// A claim that waits with a message that is not due yet, and then does not concern this node any more: nothing is to be
-// reported, and it is not looked at again until it changes. It was looked at each millisecond.
+// A claim that waits with a message that is not due yet, and then does not concern this node any
+// more: nothing is to be reported, and it is not looked at again until it changes. It was looked at
+// each millisecond.
 func TestNothingIsHeldForAClaimWithoutAReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, claim, m := flappingClaim(t, &audience{})
@@ -234,7 +237,8 @@ func TestNothingIsHeldForAClaimWithoutAReason(t *testing.T) {
 	})
 }
 
-// What was written about a claim is forgotten with it: else memory grows with each claim that the process has seen.
+// What was written about a claim is forgotten with it: else memory grows with each claim that the
+// process has seen.
 func TestMessagesAreForgottenWithTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, claim, m := flappingClaim(t, &audience{})
@@ -276,8 +280,8 @@ func (s *volumeServer) GetVolume(context.Context, string) (*corev1.PersistentVol
 	return s.pv, nil
 }
 
-// A volume whose path is not its directory's, in a pool whose mount goes and comes back: nothing changes afterwards that
-// would bring it again, and its last event tells what is so.
+// A volume whose path is not its directory's, in a pool whose mount goes and comes back: nothing
+// changes afterwards that would bring it again, and its last event tells what is so.
 func TestHeldMessageOfAVolumeIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		heard := &audience{}

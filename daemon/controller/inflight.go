@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// inFlight remembers of each claim, by its UID, how long this process knows it and what of its provisioning is not
-// complete: a directory that no volume object points to yet, and a volume object that the watch has not brought yet.
+// inFlight remembers of each claim, by its UID, how long this process knows it and what of its
+// provisioning is not complete: a directory that no volume object points to yet, and a volume
+// object that the watch has not brought yet.
 type inFlight struct {
 	mu     sync.Mutex
 	claims map[string]*claimInFlight
@@ -70,7 +71,8 @@ func (f *inFlight) made(uid, pool string) {
 	f.get(uid).unpublished = pool
 }
 
-// published notes that the directory has its volume object, and returns how long ago the claim was first seen.
+// published notes that the directory has its volume object, and returns how long ago the claim was
+// first seen.
 func (f *inFlight) published(uid string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,12 +81,13 @@ func (f *inFlight) published(uid string) time.Duration {
 	return time.Since(c.first)
 }
 
-// lag is how long a volume that was created, or a claim that was changed, may take to come through the
-// watch.
+// lag is how long a volume that was created, or a claim that was changed, may take to come through
+// the watch.
 const lag = 5 * time.Second
 
-// awaited returns how long to wait for the watch to bring a claim's volume, 0 if it was not published
-// lately. Until then the claim would be provisioned once more, for two requests and an fsync.
+// awaited returns how long to wait for the watch to bring a claim's volume, 0 if it was not
+// published lately. Until then the claim would be provisioned once more, for two requests and an
+// fsync.
 func (f *inFlight) awaited(uid string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +124,8 @@ func (f *inFlight) abandon(uid string) (pool string) {
 	return pool
 }
 
-// forget drops the claim, and returns the pool in which it left an unpublished directory, "" if there is none.
+// forget drops the claim, and returns the pool in which it left an unpublished directory, "" if
+// there is none.
 func (f *inFlight) forget(uid string) (pool string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

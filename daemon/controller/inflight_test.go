@@ -22,8 +22,8 @@ func TestUnpublishedIsRemembered(t *testing.T) {
 	}
 }
 
-// A claim that was published is not provisioned again while the watch has not brought its volume, and
-// its record is left to the worker that has it.
+// A claim that was published is not provisioned again while the watch has not brought its volume,
+// and its record is left to the worker that has it.
 func TestPublishedAwaitsTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f inFlight
@@ -50,7 +50,8 @@ func TestPublishedAwaitsTheWatch(t *testing.T) {
 	})
 }
 
-// The age of a claim's node counts from when that node was first seen on it, and its backlog is asked for once.
+// The age of a claim's node counts from when that node was first seen on it, and its backlog is
+// asked for once.
 func TestChosenNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f inFlight

@@ -17,7 +17,8 @@ import (
 
 // Inline volumes are made and removed without the API, so that none of this waits for it.
 
-// InlineVolume is one that a pod asks for. It comes from the CSI node service, and nothing of it is a path.
+// InlineVolume is one that a pod asks for. It comes from the CSI node service, and nothing of it is
+// a path.
 type InlineVolume struct {
 	Driver, Handle      string
 	Pool, Size          string // as the pod says them
@@ -25,13 +26,16 @@ type InlineVolume struct {
 }
 
 const (
-	// inlineWithin is how long the work on one request may take. kubelet waits for 2 minutes, and then asks again.
+	// inlineWithin is how long the work on one request may take. kubelet waits for 2 minutes, and
+	// then asks again.
 	inlineWithin = 10 * time.Second
-	// sweepEvery is how often inline volumes are looked for that no pod has: the node service did not tell of their ends.
+	// sweepEvery is how often inline volumes are looked for that no pod has: the node service did
+	// not tell of their ends.
 	sweepEvery = 5 * time.Minute
 )
 
-// MakeInline makes an inline volume, unless it is there. The error says in a sentence for the pod's event why there is none.
+// MakeInline makes an inline volume, unless it is there. The error says in a sentence for the pod's
+// event why there is none.
 //
 //	made      a record and a directory: mounted for the pod, or swept when the pod is gone
 func (c *Controller) MakeInline(ctx context.Context, v InlineVolume) error {
@@ -88,7 +92,8 @@ func (c *Controller) inlineSpec(w *poolWorker, v InlineVolume, size int64) volum
 	return made
 }
 
-// EndInline takes an inline volume out of its pool that was unpublished, if a pool has one of this handle. Its files follow.
+// EndInline takes an inline volume out of its pool that was unpublished, if a pool has one of this
+// handle. Its files follow.
 func (c *Controller) EndInline(ctx context.Context, handle string) error {
 	ctx, cancel := context.WithTimeout(ctx, inlineWithin)
 	defer cancel()
@@ -109,8 +114,9 @@ func (c *Controller) EndInline(ctx context.Context, handle string) error {
 	return first
 }
 
-// dropInline takes an inline volume out of the pool, unless a pod has it. ended: the node service has unpublished it. purge is
-// whether it has files that may go. A crash in between leaves it in the trash, from where the next pass goes on:
+// dropInline takes an inline volume out of the pool, unless a pod has it. ended: the node service
+// has unpublished it. purge is whether it has files that may go. A crash in between leaves it in
+// the trash, from where the next pass goes on:
 //
 //	trashed      whole in the trash: discarded, or put back for its pod, which was started again
 //	discarded    its files may go
@@ -156,8 +162,9 @@ func (c *Controller) inlineRecordFacts(w *poolWorker, h disk.Handle, rec record.
 	return f, errors.Join(noTable, noPods)
 }
 
-// keepInline removes a pool's inline volumes that no pod has, whenever the pool opens, one was unpublished, or time has passed. Of a
-// pool that makes none any more that begins when its records are compared.
+// keepInline removes a pool's inline volumes that no pod has, whenever the pool opens, one was
+// unpublished, or time has passed. Of a pool that makes none any more that begins when its records
+// are compared.
 func (c *Controller) keepInline(ctx context.Context, w *poolWorker) {
 	var tick <-chan time.Time
 	if w.Inline > 0 {

@@ -101,7 +101,8 @@ func TestInlineLimit(t *testing.T) {
 	}
 }
 
-// One is made as a claim's volume would be, with a record of its own kind, and promised. Making it again changes nothing.
+// One is made as a claim's volume would be, with a record of its own kind, and promised. Making it
+// again changes nothing.
 func TestMakeInline(t *testing.T) {
 	p := newInlinePool(t)
 	p.must(p.make(firstInline, "6Mi"), p.make(firstInline, "6Mi"))
@@ -132,7 +133,8 @@ func TestMakeInline(t *testing.T) {
 	}
 }
 
-// What was unpublished goes at once, with its files and its promise, while kubelet still has the pod; and nothing that is mounted.
+// What was unpublished goes at once, with its files and its promise, while kubelet still has the
+// pod; and nothing that is mounted.
 func TestEndInline(t *testing.T) {
 	p := newInlinePool(t)
 	p.must(p.make(firstInline, "1Mi"), p.make(secondInline, "1Mi"))
@@ -149,7 +151,8 @@ func TestEndInline(t *testing.T) {
 	}
 }
 
-// What no pod has is swept, without the API, and nothing that a pod has or may have; nor anything without such a record.
+// What no pod has is swept, without the API, and nothing that a pod has or may have; nor anything
+// without such a record.
 func TestSweepInline(t *testing.T) {
 	p := newInlinePool(t)
 	p.must(p.make(firstInline, "1Mi"))
@@ -204,7 +207,8 @@ func TestSweepInlineGoesOn(t *testing.T) {
 	}
 }
 
-// A volume whose removal was begun is put back for its pod, which was started again, as long as it is whole.
+// A volume whose removal was begun is put back for its pod, which was started again, as long as it
+// is whole.
 func TestMakeInlineAgain(t *testing.T) {
 	p := newInlinePool(t)
 	p.must(p.make(firstInline, "1Mi"), os.WriteFile(filepath.Join(p.path, firstInline, "file"), []byte("x"), 0o600))

@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	// fewVolumes is how many volumes of the cluster are read at most before a claim is provisioned that no provisioner was asked for:
+	// fewVolumes is how many volumes of the cluster are read at most before a claim is provisioned
+	// that no provisioner was asked for:
 	// 0.7 MB of the CSI volumes of test/bench, before compression.
 	fewVolumes = 500
 	// manyAgain is for how long a cluster has more than that after it was seen to.
 	manyAgain = 10 * time.Minute
 )
 
-// keptVolumes finds which volumes of the cluster are kept for claims (plan.Keeps): among those that the API server selects, if it has
-// labelled all, or else among all volumes of the cluster if they are few.
+// keptVolumes finds which volumes of the cluster are kept for claims (plan.Keeps): among those that
+// the API server selects, if it has labelled all, or else among all volumes of the cluster if they
+// are few.
 type keptVolumes struct {
 	index keptIndex
 	held  chan struct{} // by the claim that reads
@@ -47,8 +49,8 @@ func newKeptVolumes() *keptVolumes {
 	return &keptVolumes{held: make(chan struct{}, 1), next: newKeptRead(), index: keptIndex{changed: make(chan struct{}, 1)}}
 }
 
-// mayBe reports whether a volume may be kept for a claim, by a read that begins after the call. Claims that come during a read share the
-// next one.
+// mayBe reports whether a volume may be kept for a claim, by a read that begins after the call.
+// Claims that come during a read share the next one.
 func (k *keptVolumes) mayBe(ctx context.Context, api Reader, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	return k.found(ctx, api, k.join(claim), claim)
 }
@@ -61,7 +63,8 @@ func (k *keptVolumes) join(claim *corev1.PersistentVolumeClaim) *keptRead {
 	return k.next
 }
 
-// found is mayBe by a read that the claim has joined. The first of its claims that comes here makes it.
+// found is mayBe by a read that the claim has joined. The first of its claims that comes here makes
+// it.
 func (k *keptVolumes) found(ctx context.Context, api Reader, r *keptRead, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	select {
 	case k.held <- struct{}{}:
@@ -95,11 +98,13 @@ func (k *keptVolumes) read(ctx context.Context, api Reader, r *keptRead) {
 	}
 }
 
-// mayProvision reports whether a claim that is to be provisioned may be provisioned now. One that kube-controller-manager has asked no
-// provisioner for may be bound to a volume that is kept for it, as long as that is not known to be absent. Then it waits
-// until a provisioner was asked, which the watch brings.
+// mayProvision reports whether a claim that is to be provisioned may be provisioned now. One that
+// kube-controller-manager has asked no provisioner for may be bound to a volume that is kept for
+// it, as long as that is not known to be absent. Then it waits until a provisioner was asked, which
+// the watch brings.
 //
-// A volume that is kept from now on comes too late, as it does for a claim for which a provisioner was asked.
+// A volume that is kept from now on comes too late, as it does for a claim for which a provisioner
+// was asked.
 func (c *Controller) mayProvision(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	if !plan.OnlySelected(claim) {
 		return true, nil

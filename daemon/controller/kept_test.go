@@ -20,8 +20,8 @@ func keptFor(name string) *corev1.PersistentVolume {
 	return pv
 }
 
-// A claim for which no provisioner was asked has a volume only if no other one is kept for it, as far as that can be known. One for which
-// this provisioner was asked has one whatever is kept.
+// A claim for which no provisioner was asked has a volume only if no other one is kept for it, as
+// far as that can be known. One for which this provisioner was asked has one whatever is kept.
 func TestVolumeKeptForClaim(t *testing.T) {
 	asked := map[string]string{plan.StorageProvisioner: "p"}
 	for name, c := range map[string]struct {
@@ -62,8 +62,8 @@ func (s *slow) FewVolumes(ctx context.Context, limit int64, visit func(*corev1.P
 	return all, err
 }
 
-// Claims that come while volumes are read share the next read. None is decided by a read that began before it came: a volume may have been
-// kept for it meanwhile.
+// Claims that come while volumes are read share the next read. None is decided by a read that began
+// before it came: a volume may have been kept for it meanwhile.
 func TestReadsOfKeptVolumesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &slow{api: &api{}}
@@ -96,7 +96,8 @@ func TestReadsOfKeptVolumesAreShared(t *testing.T) {
 	})
 }
 
-// A claim is decided by the read that was for it, also if another one was made meanwhile, for other claims.
+// A claim is decided by the read that was for it, also if another one was made meanwhile, for other
+// claims.
 func TestReadOfAnotherClaim(t *testing.T) {
 	s := &indexed{api: &api{}, identity: "one", kept: []*corev1.PersistentVolume{keptFor("a")}}
 	k := newKeptVolumes()

@@ -13,11 +13,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// KeptIndex is what is known of a policy by which the API server labels volumes that are kept for claims.
+// KeptIndex is what is known of a policy by which the API server labels volumes that are kept for
+// claims.
 type KeptIndex struct {
-	// Identity tells it from every other that the cluster had, "" if there is none that labels each kept volume from now on.
+	// Identity tells it from every other that the cluster had, "" if there is none that labels each
+	// kept volume from now on.
 	Identity string `json:"identity"`
-	// Before are the claims for which volumes are kept that it has not labelled: they are from before it, and were not written since.
+	// Before are the claims for which volumes are kept that it has not labelled: they are from
+	// before it, and were not written since.
 	Before []corev1.ObjectReference `json:"before,omitempty"`
 }
 
@@ -32,9 +35,10 @@ const (
 	beforeAtMost = 1000             // volumes from before the policy; with more of them it is not used
 )
 
-// keptIndex reads the volumes that are kept for claims by the label that a policy of the cluster writes on them. That is possible if the
-// policy has labelled each kept volume that was written since all volumes were read, and the others are known from
-// then. A policy labels all from the time when each API server applies it until it is changed or removed, which changes its identity.
+// keptIndex reads the volumes that are kept for claims by the label that a policy of the cluster
+// writes on them. That is possible if the policy has labelled each kept volume that was written
+// since all volumes were read, and the others are known from then. A policy labels all from the
+// time when each API server applies it until it is changed or removed, which changes its identity.
 type keptIndex struct {
 	mu      sync.Mutex
 	known   KeptIndex
@@ -45,8 +49,8 @@ type keptIndex struct {
 	full time.Time // when all volumes are to be read
 }
 
-// read reads the volumes that are kept for claims of these names. whole reports that these were all: the policy was in force until after
-// they were read.
+// read reads the volumes that are kept for claims of these names. whole reports that these were
+// all: the policy was in force until after they were read.
 func (x *keptIndex) read(ctx context.Context, api Reader, claims []string) (refs []corev1.ObjectReference, whole bool, err error) {
 	known := x.get()
 	if known.Identity == "" {
@@ -71,7 +75,8 @@ func (x *keptIndex) read(ctx context.Context, api Reader, claims []string) (refs
 	return refs, true, nil
 }
 
-// end has no volume read by the label from now on, as long as the same index is not found whole again.
+// end has no volume read by the label from now on, as long as the same index is not found whole
+// again.
 func (x *keptIndex) end(identity string) {
 	x.mu.Lock()
 	if x.known.Identity == identity {
@@ -89,7 +94,8 @@ func (x *keptIndex) lookNow() {
 	}
 }
 
-// LookAtKeptIndex has the daemon look now for the policy by which volumes are labelled. One that is in use is looked at with each read.
+// LookAtKeptIndex has the daemon look now for the policy by which volumes are labelled. One that is
+// in use is looked at with each read.
 func (c *Controller) LookAtKeptIndex() {
 	if c.kept.index.get().Identity == "" {
 		c.kept.index.lookNow()
@@ -108,9 +114,10 @@ func (x *keptIndex) get() KeptIndex {
 	return x.known
 }
 
-// FollowKept finds out, until ctx ends, whether volumes that are kept for claims can be read by their label. known is from before a restart;
-// keep is called with what is to be known after the next one. Without LookAtKeptIndex the first look is after some minutes: in a cluster that
-// has no policy a start costs no request.
+// FollowKept finds out, until ctx ends, whether volumes that are kept for claims can be read by
+// their label. known is from before a restart; keep is called with what is to be known after the
+// next one. Without LookAtKeptIndex the first look is after some minutes: in a cluster that has no
+// policy a start costs no request.
 func (c *Controller) FollowKept(ctx context.Context, known KeptIndex, keep func(KeptIndex)) {
 	x := &c.kept.index
 	x.set(known)
@@ -143,7 +150,8 @@ func (c *Controller) tellIndex(was, now string) {
 	}
 }
 
-// followKept looks at the policy, and reads all volumes if that is due. It returns when to look again.
+// followKept looks at the policy, and reads all volumes if that is due. It returns when to look
+// again.
 func (c *Controller) followKept(ctx context.Context) (wait time.Duration) {
 	x := &c.kept.index
 	identity, err := c.API.VolumeIndex(ctx)
@@ -174,12 +182,13 @@ func (c *Controller) followKept(ctx context.Context) (wait time.Duration) {
 // indexWait is until the next look for a policy in a cluster that has none.
 func indexWait() time.Duration { return indexLook/2 + rand.N(indexLook/2) }
 
-// pace is how many times less often each daemon of a large cluster reads all volumes, so that what the API server does for that grows with
-// the volumes and not with volumes times nodes.
+// pace is how many times less often each daemon of a large cluster reads all volumes, so that what
+// the API server does for that grows with the volumes and not with volumes times nodes.
 func pace(nodes int) time.Duration { return time.Duration(max(1, nodes/indexPace)) }
 
-// auditKept reads all volumes of the cluster, if the API server is seen to label one of this node, and has the index used then. An index
-// that is in use already stays in use where there is no volume to see that by.
+// auditKept reads all volumes of the cluster, if the API server is seen to label one of this node,
+// and has the index used then. An index that is in use already stays in use where there is no
+// volume to see that by.
 func (c *Controller) auditKept(ctx context.Context, identity string, using bool) (wait time.Duration) {
 	x := &c.kept.index
 	labels, tried, err := c.labelsVolumes(ctx)
@@ -209,7 +218,8 @@ func (c *Controller) auditKept(ctx context.Context, identity string, using bool)
 	return indexLook
 }
 
-// labelsVolumes reports whether the API server labels volumes, which it does not show but by a volume. tried is false if this node has none.
+// labelsVolumes reports whether the API server labels volumes, which it does not show but by a
+// volume. tried is false if this node has none.
 func (c *Controller) labelsVolumes(ctx context.Context) (labels, tried bool, err error) {
 	for _, v := range c.Listers.Volumes.List() {
 		if v.DeletionTimestamp == nil {

@@ -74,8 +74,9 @@ func (s *indexed) FewVolumes(ctx context.Context, limit int64, visit func(*corev
 	return s.api.FewVolumes(ctx, limit, visit)
 }
 
-// indexStep is a step of a test: what changes, how long passes, and what the daemon requests meanwhile and knows then. may is whether a claim may be
-// provisioned after that, and by what requests; "" for no claim.
+// indexStep is a step of a test: what changes, how long passes, and what the daemon requests
+// meanwhile and knows then. may is whether a claim may be provisioned after that, and by what
+// requests; "" for no claim.
 type indexStep struct {
 	change   func(*indexed)
 	wait     time.Duration
@@ -92,8 +93,8 @@ type own struct{ none[*corev1.PersistentVolume] }
 
 func (own) List() []*corev1.PersistentVolume { return []*corev1.PersistentVolume{{}} }
 
-// The index of kept volumes is used when it was seen to be whole, and no longer than until it is changed or removed, however short before a look
-// that is.
+// The index of kept volumes is used when it was seen to be whole, and no longer than until it is
+// changed or removed, however short before a look that is.
 func TestKeptIndex(t *testing.T) {
 	const byLabel = `kept["c"] look`
 	keep := func(s *indexed) { s.identity, s.applied = "one", true }

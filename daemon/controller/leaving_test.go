@@ -18,7 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// lingering is an API server and the watch of it, with a volume object that was let go and that pv-protection holds.
+// lingering is an API server and the watch of it, with a volume object that was let go and that
+// pv-protection holds.
 type lingering struct {
 	api
 	mu sync.Mutex
@@ -51,8 +52,8 @@ func (l *lingering) List() []*corev1.PersistentVolume {
 
 func (*lingering) Watched() bool { return true }
 
-// gone has the object gone, and brings a controller what its watch has of that. A watch that was late begins anew, with a
-// list of what there is.
+// gone has the object gone, and brings a controller what its watch has of that. A watch that was
+// late begins anew, with a list of what there is.
 func (l *lingering) gone(c *Controller) {
 	l.mu.Lock()
 	late, last := l.watched, l.pv
@@ -106,9 +107,10 @@ func leavingVolume() *corev1.PersistentVolume {
 	return pv
 }
 
-// A pool goes away at any moment after the daemon let a volume object go, and is back before pv-protection has let go of
-// it, too: the comparison of records that follows passes over the object, and nothing is told when it is gone. The files
-// go within the minute all the same. They stayed for ten.
+// A pool goes away at any moment after the daemon let a volume object go, and is back before
+// pv-protection has let go of it, too: the comparison of records that follows passes over the
+// object, and nothing is told when it is gone. The files go within the minute all the same. They
+// stayed for ten.
 func TestPoolGoesAwayWhileTheObjectLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		place record.Place
@@ -167,7 +169,8 @@ func TestPoolGoesAwayWhileTheObjectLeaves(t *testing.T) {
 func volumesOf(w *poolWorker) queue { return w.volumes }
 func purgesOf(w *poolWorker) queue  { return w.purges }
 
-// An object that is kept after all has nothing of its volume purged, and one that still has the daemon's finalizer neither.
+// An object that is kept after all has nothing of its volume purged, and one that still has the
+// daemon's finalizer neither.
 func TestOnlyWhatLeavesIsPurged(t *testing.T) {
 	for name, change := range map[string]func(*corev1.PersistentVolume){
 		"retained": func(v *corev1.PersistentVolume) {
@@ -192,8 +195,9 @@ func TestOnlyWhatLeavesIsPurged(t *testing.T) {
 	}
 }
 
-// A shared pool goes away from the daemon that let an object go, before the trash is told, and another one works in it when
-// it is back. That one cannot know who let the object go, and keeps the directory: this one tells the trash.
+// A shared pool goes away from the daemon that let an object go, before the trash is told, and
+// another one works in it when it is back. That one cannot know who let the object go, and keeps
+// the directory: this one tells the trash.
 func TestLetGoInASharedPoolThatWasAway(t *testing.T) {
 	c, w, api, drawer := fenced()
 	api.volume, drawer.record.Place = nil, record.InTrash

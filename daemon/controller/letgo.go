@@ -16,9 +16,10 @@ import (
 // letGoAgain is the pause between two tries of finishLetGo.
 const letGoAgain = 100 * time.Millisecond
 
-// finishLetGo looks again at each volume that this process let go and got no response for, at its end, because the next
-// process cannot know who removed the object, and keeps the directory. The pauses between two tries of the queue are
-// up to half a minute; these are short, and all of it takes no longer than grace.
+// finishLetGo looks again at each volume that this process let go and got no response for, at its
+// end, because the next process cannot know who removed the object, and keeps the directory. The
+// pauses between two tries of the queue are up to half a minute; these are short, and all of it
+// takes no longer than grace.
 func (c *Controller) finishLetGo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
@@ -54,14 +55,16 @@ func (c *Controller) finish(ctx context.Context, w *poolWorker, pv string) {
 	}
 }
 
-// staysAfterAll forgets that a volume was let go whose object the watch brings as one that is to stay: its policy was changed, or the
-// API server was restored.
+// staysAfterAll forgets that a volume was let go whose object the watch brings as one that is to
+// stay: its policy was changed, or the API server was restored.
 //
-// The watch may be behind what was read from the API. Changes of one object come in their order, and an object that was let go is
-// known by the version that it had then. A change between the one that the watch brought before and that version was made
-// before the object was let go, and proves nothing: forgotten for it, the directory would be kept in the trash for ever.
-// A restored server counts its versions on from an earlier one, so that its object is not newer than the known one, or
-// is not known. Where the watch was behind that, too, the versions cannot tell the two apart: the API is asked.
+// The watch may be behind what was read from the API. Changes of one object come in their order,
+// and an object that was let go is known by the version that it had then. A change between the one
+// that the watch brought before and that version was made before the object was let go, and proves
+// nothing: forgotten for it, the directory would be kept in the trash for ever. A restored server
+// counts its versions on from an earlier one, so that its object is not newer than the known one,
+// or is not known. Where the watch was behind that, too, the versions cannot tell the two apart:
+// the API is asked.
 func (c *Controller) staysAfterAll(was, now *corev1.PersistentVolume) {
 	if plan.Going(now) || !c.begun.Has(letGoKey(now.Name)) {
 		return
@@ -74,7 +77,8 @@ func (c *Controller) staysAfterAll(was, now *corev1.PersistentVolume) {
 	c.begun.End(letGoKey(now.Name))
 }
 
-// earlier compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504). Of others it is false.
+// earlier compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504).
+// Of others it is false.
 func earlier(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)
 	y, errY := strconv.ParseUint(b, 10, 64)

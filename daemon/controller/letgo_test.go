@@ -31,8 +31,8 @@ func (f *failing) ReleaseFinalizer(_ context.Context, pv *corev1.PersistentVolum
 
 func (f *failing) DeleteVolume(context.Context, *corev1.PersistentVolume) error { return f.with }
 
-// A deletion that may have been done is remembered, so that its trash is emptied when the object is gone. One that
-// certainly was not done is decided anew.
+// A deletion that may have been done is remembered, so that its trash is emptied when the object is
+// gone. One that certainly was not done is decided anew.
 func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 	resource := corev1.Resource("persistentvolumes")
 	for name, c := range map[string]struct {
@@ -58,8 +58,9 @@ func TestLetGoIsRememberedWhileItIsUncertain(t *testing.T) {
 	}
 }
 
-// The watch may bring a change that was made before the object was let go only after that. It has nothing forgotten: the
-// directory would be kept in the trash for ever. What was made afterwards has, and so has an object of a restored server.
+// The watch may bring a change that was made before the object was let go only after that. It has
+// nothing forgotten: the directory would be kept in the trash for ever. What was made afterwards
+// has, and so has an object of a restored server.
 func TestLetGoIsNotForgottenForALateEvent(t *testing.T) {
 	volume := func(uid, version string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a", UID: types.UID(uid), ResourceVersion: version, Labels: map[string]string{plan.PoolLabel: "fast"}}}
@@ -97,7 +98,8 @@ func TestLetGoIsNotForgottenForALateEvent(t *testing.T) {
 	}
 }
 
-// Whether an old change is of a restored server the API says: what is to stay ends what is remembered, what is gone does not.
+// Whether an old change is of a restored server the API says: what is to stay ends what is
+// remembered, what is gone does not.
 func TestLetGoIsForgottenForWhatTheAPIHas(t *testing.T) {
 	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
 	bound.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
@@ -141,8 +143,8 @@ func TestLetGoWhileThePoolFlaps(t *testing.T) {
 	}
 }
 
-// The comparison of records finds a volume that was let go and not noted also before the watch has brought that its
-// object is gone; it passes over every other volume that is watched.
+// The comparison of records finds a volume that was let go and not noted also before the watch has
+// brought that its object is gone; it passes over every other volume that is watched.
 func TestLetGoBeforeTheWatchBringsIt(t *testing.T) {
 	for name, c := range map[string]struct{ letGo bool }{"let go": {true}, "watched alone": {false}} {
 		disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "u", Place: record.InTrash}}}
@@ -204,8 +206,9 @@ func (a *awayFor) GetVolume(context.Context, string) (*corev1.PersistentVolume, 
 	return a.volume, nil
 }
 
-// A daemon that is told to end, or to take another configuration, first finds out what became of the objects that it let
-// go without a response: the next one cannot know that they went by its hand, and would keep their directories for ever.
+// A daemon that is told to end, or to take another configuration, first finds out what became of
+// the objects that it let go without a response: the next one cannot know that they went by its
+// hand, and would keep their directories for ever.
 func TestLetGoIsFinishedAtTheEnd(t *testing.T) {
 	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
 	for name, c := range map[string]struct {

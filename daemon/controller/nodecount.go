@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// nodeCount is how many nodes the cluster has, as it was counted at most age ago. While it cannot be counted, and
-// while a request for it takes longer than a worker waits, it is the last known number.
+// nodeCount is how many nodes the cluster has, as it was counted at most age ago. While it cannot
+// be counted, and while a request for it takes longer than a worker waits, it is the last known
+// number.
 func (c *Controller) nodeCount(ctx context.Context, age time.Duration) int {
 	n := &c.nodes
 	n.mu.Lock()
@@ -62,12 +63,13 @@ const (
 	countAgain = 5 * time.Second
 	// countWait is how long a worker waits for the number, of an API server that takes long.
 	countWait = time.Second
-	// firstCountWait is the same before there is any number: a node that is alone would leave claims to others.
+	// firstCountWait is the same before there is any number: a node that is alone would leave
+	// claims to others.
 	firstCountWait = 10 * time.Second
 )
 
-// nodeCount is what is known of the cluster's size. Until it was counted there is another node: asking
-// it first costs a moment, racing it costs more.
+// nodeCount is what is known of the cluster's size. Until it was counted there is another node:
+// asking it first costs a moment, racing it costs more.
 type nodeCount struct {
 	mu      sync.Mutex
 	number  int

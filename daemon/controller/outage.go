@@ -6,11 +6,12 @@ import (
 )
 
 const (
-	// explainAfter is how long a pool is closed before its claims are told why they wait. Most closures are shorter: a
-	// remount, a filesystem that was full for a moment. Then 500 waiting claims have no event, and the node has one.
+	// explainAfter is how long a pool is closed before its claims are told why they wait. Most
+	// closures are shorter: a remount, a filesystem that was full for a moment. Then 500 waiting
+	// claims have no event, and the node has one.
 	explainAfter = 3 * time.Second
-	// openFor is how long a pool has to be open for its closure to be over. One that opens and closes all the time is
-	// closed from the first time on, so that its claims are told.
+	// openFor is how long a pool has to be open for its closure to be over. One that opens and
+	// closes all the time is closed from the first time on, so that its claims are told.
 	openFor = 10 * time.Second
 )
 

@@ -54,8 +54,8 @@ func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
 // Cluster is the cluster's ID, "" as long as it is not known.
 func (c *Controller) Cluster() string { return c.cluster.ID() }
 
-// Identify asks the API server which cluster it serves, and has each pool checked with that knowledge. It reports
-// whether both was done before ctx ended. No work may be done before.
+// Identify asks the API server which cluster it serves, and has each pool checked with that
+// knowledge. It reports whether both was done before ctx ended. No work may be done before.
 func (c *Controller) Identify(ctx context.Context) bool {
 	if !c.cluster.Identify(ctx) {
 		return false

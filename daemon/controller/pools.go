@@ -108,8 +108,9 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	}
 }
 
-// stillOpening reports whether a closed pool was closed before and is the same sound directory: only its owner keeps it
-// closed, and the census that is being taken for that goes on. There are no other handles on such a pool.
+// stillOpening reports whether a closed pool was closed before and is the same sound directory:
+// only its owner keeps it closed, and the census that is being taken for that goes on. There are no
+// other handles on such a pool.
 func stillOpening(sound bool, before, after gate.State) bool {
 	return sound && before.Checked && !before.Removable() && before.Report.Identity == after.Report.Identity
 }
@@ -122,8 +123,8 @@ func (w *poolWorker) free(now gate.State) uint64 {
 	return now.Report.Free
 }
 
-// Room is what a pool has for one more volume, and what of it was promised by the pool itself. ok is false as long as
-// that was not counted.
+// Room is what a pool has for one more volume, and what of it was promised by the pool itself. ok
+// is false as long as that was not counted.
 func (c *Controller) Room(pool string) (room capacity.Room, own uint64, ok bool) {
 	if w := c.workers[pool]; w != nil && pool != "" {
 		return w.disk.Room()
@@ -131,8 +132,8 @@ func (c *Controller) Room(pool string) (room capacity.Room, own uint64, ok bool)
 	return capacity.Room{}, 0, false
 }
 
-// reportPool tells the log and the Node object what changed, each finding in its own words. The state of a pool that
-// changes to and fro is told now and then, with how often it changed.
+// reportPool tells the log and the Node object what changed, each finding in its own words. The
+// state of a pool that changes to and fro is told now and then, with how often it changed.
 func (c *Controller) reportPool(w *poolWorker, now gate.State) {
 	due, changes, lasted := w.changes.Due(time.Now())
 	if !due {

@@ -92,8 +92,9 @@ func TestQuotaOfClaim(t *testing.T) {
 	}
 }
 
-// The directory comes before the object. What keeps either from being made is reported, except where the pool moved:
-// its gate reports why. Until the object exists the claim's directory counts as unpublished.
+// The directory comes before the object. What keeps either from being made is reported, except
+// where the pool moved: its gate reports why. Until the object exists the claim's directory counts
+// as unpublished.
 func TestProvision(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumes"}, "pvc-u", errors.New("no"))
 	for name, c := range map[string]struct {
@@ -134,8 +135,9 @@ func TestProvision(t *testing.T) {
 	}
 }
 
-// Another claim was promised the space since this one's facts were gathered: nothing is made, the claim is told the
-// numbers of that moment, and goes back to the scheduler, unless it has nowhere else to go.
+// Another claim was promised the space since this one's facts were gathered: nothing is made, the
+// claim is told the numbers of that moment, and goes back to the scheduler, unless it has nowhere
+// else to go.
 func TestSpaceThatAnotherClaimGot(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes int
@@ -164,8 +166,8 @@ func TestSpaceThatAnotherClaimGot(t *testing.T) {
 	}
 }
 
-// A node that gives a claim back reports first why it cannot provision it; a claim of another node is reported after
-// the write, and only by the daemon whose write won.
+// A node that gives a claim back reports first why it cannot provision it; a claim of another node
+// is reported after the write, and only by the daemon whose write won.
 func TestReleaseAndTakeOver(t *testing.T) {
 	refusal := plan.Verdict{Action: plan.Release, Reason: "TooLarge", Message: "too large"}
 	for name, c := range map[string]struct {
@@ -203,8 +205,8 @@ func takenOver(c *Controller, f plan.ClaimFacts) (time.Duration, error) {
 	return c.takeOver(context.Background(), f)
 }
 
-// A failure of the disk is reported on the volume, once in the same words. A pool or a lease that changed is not: both
-// are reported by themselves.
+// A failure of the disk is reported on the volume, once in the same words. A pool or a lease that
+// changed is not: both are reported by themselves.
 func TestDiskFailed(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "persistentvolumes"}, "pvc-u", errors.New("changed"))
 	for name, c := range map[string]struct {

@@ -27,8 +27,8 @@ const (
 	recheckAgain = 30 * time.Second
 )
 
-// keepRecords goes through a pool's records whenever the pool opens, a claim went away with work half
-// done, or time has passed.
+// keepRecords goes through a pool's records whenever the pool opens, a claim went away with work
+// half done, or time has passed.
 func (c *Controller) keepRecords(ctx context.Context, w *poolWorker) {
 	for {
 		next := recheckEvery
@@ -138,9 +138,10 @@ func (c *Controller) compare(ctx context.Context, w *poolWorker, h disk.Handle, 
 	return first
 }
 
-// lookForLost has the volumes looked at that are bound and have no directory in the pool: the API server
-// was restored to a day before they were deleted, or a user removed their directories. The records
-// were read before the volumes are, so one that was made meanwhile may be looked at for nothing.
+// lookForLost has the volumes looked at that are bound and have no directory in the pool: the API
+// server was restored to a day before they were deleted, or a user removed their directories. The
+// records were read before the volumes are, so one that was made meanwhile may be looked at for
+// nothing.
 func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 	places := make(map[string]record.Place, len(records))
 	for _, rec := range records {
@@ -187,8 +188,8 @@ func (c *Controller) comparisonOf(rec record.Record, marker hostcheck.Marker) *c
 	return &comparison{c: c, sure: c.cluster.Owns([]record.Record{rec}, marker)}
 }
 
-// objectOf finds an object of another name for the record's claim. All objects of the cluster are read, once
-// for all records, and only before something is undone or purged.
+// objectOf finds an object of another name for the record's claim. All objects of the cluster are
+// read, once for all records, and only before something is undone or purged.
 func (with *comparison) objectOf(ctx context.Context, rec record.Record) (string, error) {
 	if with.claimants == nil {
 		all := &plan.Claimants{}
@@ -200,9 +201,9 @@ func (with *comparison) objectOf(ctx context.Context, rec record.Record) (string
 	return with.claimants.Of(rec), nil
 }
 
-// record looks at one record whose volume object is not watched: it does not exist, or its label is not
-// this node's. Everything is read from the API before anything is undone. goOn is false for an error
-// that the next record would meet as well: the API's, or of a pool that moved.
+// record looks at one record whose volume object is not watched: it does not exist, or its label is
+// not this node's. Everything is read from the API before anything is undone. goOn is false for an
+// error that the next record would meet as well: the API's, or of a pool that moved.
 func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, with *comparison) (goOn bool, err error) {
 	facts, err := c.recordFacts(ctx, w, h, rec)
 	if err != nil {
@@ -267,8 +268,9 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 	return f, err
 }
 
-// contentOf is the VolumeSnapshotContent of a snapshot, nil if the cluster has none; unknown is true as long as that cannot be told.
-// Of several it is one that is in the way of the snapshot going, if one is.
+// contentOf is the VolumeSnapshotContent of a snapshot, nil if the cluster has none; unknown is
+// true as long as that cannot be told. Of several it is one that is in the way of the snapshot
+// going, if one is.
 func (c *Controller) contentOf(handle string) (of *snapshotapi.Content, unknown bool) {
 	if c.Contents == nil || !c.Contents.Watched() {
 		return nil, true
@@ -281,8 +283,8 @@ func (c *Controller) contentOf(handle string) (of *snapshotapi.Content, unknown 
 	return of, false
 }
 
-// putBackRecorded takes a volume out of the trash whose object no daemon watches, and is kept. Of scope every-node a tombstone
-// says so.
+// putBackRecorded takes a volume out of the trash whose object no daemon watches, and is kept. Of
+// scope every-node a tombstone says so.
 func (c *Controller) putBackRecorded(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, v plan.Verdict) error {
 	if rec.Scope == plan.ScopeEveryNode {
 		return w.everyNode.ApplyTombstone(h, rec, v)
@@ -300,8 +302,8 @@ func (c *Controller) putBackRecorded(ctx context.Context, w *poolWorker, h disk.
 	return nil
 }
 
-// ignoreNotLeading returns nil for ErrNotLeading: to a daemon that does not work in the pool any more, that it may not is
-// no failure.
+// ignoreNotLeading returns nil for ErrNotLeading: to a daemon that does not work in the pool any
+// more, that it may not is no failure.
 func ignoreNotLeading(err error) error {
 	if errors.Is(err, leadership.ErrNotLeading) {
 		return nil
@@ -320,7 +322,8 @@ func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec
 	}
 	switch {
 	case err == nil && rec.Place == record.Nowhere:
-		// Never made, or purged by a process that ended before it forgot it: the disk does not tell.
+		// Never made, or purged by a process that ended before it forgot it: the disk does not
+		// tell.
 		c.Log.Info("forgot a volume whose directory is gone", "volume", rec.PV, "pool", w.Name)
 	case err == nil:
 		c.Metrics.Volume(w.Name, plan.ReasonUnpublishedRemoved)
@@ -332,8 +335,8 @@ func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec
 	return err
 }
 
-// orphan tells of a volume that is kept without an object. What is whole in the trash may be just about to be
-// discarded by a worker that let the object go, since the records were read.
+// orphan tells of a volume that is kept without an object. What is whole in the trash may be just
+// about to be discarded by a worker that let the object go, since the records were read.
 func (c *Controller) orphan(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
 	if rec.Kind == record.Volume && rec.Place == record.InTrash {
 		if c.begun.Has(removingKey(rec.PV)) {

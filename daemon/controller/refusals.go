@@ -65,8 +65,8 @@ func (c *Controller) noteVolume(name string, err error) {
 	c.refusals.Note(report.AboutObjects(report.Volume(pv)), err)
 }
 
-// noteContent notes how the work on a VolumeSnapshotContent ended, for which its VolumeSnapshot waits.
-// The policies let no event be about the content.
+// noteContent notes how the work on a VolumeSnapshotContent ended, for which its VolumeSnapshot
+// waits. The policies let no event be about the content.
 func (c *Controller) noteContent(i item, err error) {
 	about := report.About{What: "VolumeSnapshotContent " + i.name}
 	if known, is := c.Contents.Get(i.name); is {

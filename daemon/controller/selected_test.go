@@ -33,9 +33,10 @@ func (a *asClass) ClassProvisioner(context.Context, string) (string, error) {
 	return a.provisioner, a.err()
 }
 
-// Between the decision about a claim for which no provisioner was asked and its object the class may go, or become another
-// provisioner's: then there is no object, and the directory stays for the comparison of records. A claim for which this
-// provisioner was asked gets its object whatever became of the class.
+// Between the decision about a claim for which no provisioner was asked and its object the class
+// may go, or become another provisioner's: then there is no object, and the directory stays for the
+// comparison of records. A claim for which this provisioner was asked gets its object whatever
+// became of the class.
 func TestClassReplacedMeanwhile(t *testing.T) {
 	made := func(uid types.UID) *storagev1.StorageClass {
 		class := &storagev1.StorageClass{Provisioner: "p"}
@@ -81,8 +82,8 @@ func TestClassReplacedMeanwhile(t *testing.T) {
 	}
 }
 
-// A claim for which no provisioner was asked costs no request if it is not to be provisioned, even where the nodes were never
-// counted: there may be many of other provisioners' classes.
+// A claim for which no provisioner was asked costs no request if it is not to be provisioned, even
+// where the nodes were never counted: there may be many of other provisioners' classes.
 func TestSelectedClaimOfOtherClassCostsNothing(t *testing.T) {
 	server := &api{}
 	ctl, _ := stand(server, &shelf{})

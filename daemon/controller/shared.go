@@ -22,8 +22,9 @@ func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
 		Resumed: func() {
 			w.disk.Account.Forget() // other daemons made and removed volumes meanwhile
 			signal(w.recheck)
-			// Once more when a call of the leader before, which was paused in it, has certainly ended: a directory that it
-			// made for a claim that went meanwhile is known to no other process.
+			// Once more when a call of the leader before, which was paused in it, has certainly
+			// ended: a directory that it made for a claim that went meanwhile is known to no other
+			// process.
 			time.AfterFunc(recheckAgain, func() { signal(w.recheck) })
 			c.requeueVolumes(w)
 			c.requeueClaims(w.Name)
@@ -31,14 +32,16 @@ func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
 	})
 }
 
-// LeaseChanged is called with each lease that the watch brings, and with nil for one that was deleted.
+// LeaseChanged is called with each lease that the watch brings, and with nil for one that was
+// deleted.
 func (c *Controller) LeaseChanged(name string, lease *leadership.Lease) {
 	for _, w := range c.workers {
 		w.elector.Changed(name, lease)
 	}
 }
 
-// Leader is the identity of the daemon that works in a shared pool: "" where there is none, and for other pools.
+// Leader is the identity of the daemon that works in a shared pool: "" where there is none, and for
+// other pools.
 func (c *Controller) Leader(pool string) string {
 	if w := c.workers[pool]; w != nil {
 		return w.elector.Leader()
@@ -46,9 +49,10 @@ func (c *Controller) Leader(pool string) string {
 	return ""
 }
 
-// mayPutBack returns nil if the volume of a claim that is to be made is to be put back, which was removed before. The API
-// server was restored to a day before it was made; or this daemon was paused after it decided to make it, and another one
-// made it, and removes it because the claim is gone.
+// mayPutBack returns nil if the volume of a claim that is to be made is to be put back, which was
+// removed before. The API server was restored to a day before it was made; or this daemon was
+// paused after it decided to make it, and another one made it, and removes it because the claim is
+// gone.
 func (c *Controller) mayPutBack(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) error {
 	if err := w.elector.Fence(ctx); err != nil {
 		return err
@@ -79,7 +83,8 @@ func (s storage) Usable() (bool, string) {
 // server knows volumes that are gone from the disk.
 const proofs = 64
 
-// Proof is part of leadership.Storage: it looks for a record of one of the pool's volumes, for the same claim.
+// Proof is part of leadership.Storage: it looks for a record of one of the pool's volumes, for the
+// same claim.
 func (s storage) Proof(ctx context.Context) (proof leadership.Proof) {
 	looked := 0
 	h, _ := s.w.disk.Open(ctx)

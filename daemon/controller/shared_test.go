@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Daemons that share a pool are tested in test/e2e. Here a holder of the lease is paused between two of its
-// own steps, which no signal can time.
+// Daemons that share a pool are tested in test/e2e. Here a holder of the lease is paused between
+// two of its own steps, which no signal can time.
 
 const me = "node-a_1"
 
@@ -288,8 +288,8 @@ var acts = map[string]struct {
 	}, "sweep, undo"},
 }
 
-// A daemon that does not hold the lease any more changes nothing in the pool and nothing in the API,
-// however it lost it.
+// A daemon that does not hold the lease any more changes nothing in the pool and nothing in the
+// API, however it lost it.
 func TestNothingWithoutTheLease(t *testing.T) {
 	for name, a := range acts {
 		c, w, api, _ := fenced()
@@ -318,8 +318,8 @@ func (c *Controller) makeAgain(ctx context.Context, w *poolWorker, h disk.Handle
 	return c.create(ctx, w, h, facts, volume.Spec{Record: record.Record{PV: pv.Name}})
 }
 
-// What was removed is put back for its claim alone, and as long as that waits for a volume: the decision to make one may be
-// older than the volume.
+// What was removed is put back for its claim alone, and as long as that waits for a volume: the
+// decision to make one may be older than the volume.
 func TestRemovedIsPutBackForItsClaim(t *testing.T) {
 	for name, now := range map[string]*corev1.PersistentVolumeClaim{
 		"another claim of its name": {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "another"}},
@@ -333,8 +333,9 @@ func TestRemovedIsPutBackForItsClaim(t *testing.T) {
 	}
 }
 
-// A daemon is paused right after it moved a directory away, and decided to do so long before. What became
-// of the lease or of the volume meanwhile keeps its object, and with the object the data can be put back.
+// A daemon is paused right after it moved a directory away, and decided to do so long before. What
+// became of the lease or of the volume meanwhile keeps its object, and with the object the data can
+// be put back.
 func TestObjectStaysIfThingsChanged(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
 	changes := map[string]func(c *cluster){
@@ -414,8 +415,9 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// A daemon that stands by says nothing of a directory that is whole in the trash: the one that works in the pool removed
-// its object just now, and discards it next. The one that works there does, of what it did not remove.
+// A daemon that stands by says nothing of a directory that is whole in the trash: the one that
+// works in the pool removed its object just now, and discards it next. The one that works there
+// does, of what it did not remove.
 func TestStandbySaysNothingOfTheTrash(t *testing.T) {
 	for name, leads := range map[string]bool{"leader": true, "standby": false} {
 		c, w, api, drawer := fenced()

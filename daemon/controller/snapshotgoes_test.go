@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
-// A content that was let go without a response is asked for: what is gone goes with its data, what is to stay keeps it, also if the
-// watch is late or brings it.
+// A content that was let go without a response is asked for: what is gone goes with its data, what
+// is to stay keeps it, also if the watch is late or brings it.
 func TestContentLetGoWithoutResponse(t *testing.T) {
 	for name, c := range map[string]struct {
 		then func(c *Controller, a *album)

@@ -229,8 +229,8 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 	return f, t
 }
 
-// originOf reads whose the volume of a content is now. It is asked for when all else is fine, before
-// a copy and when that has ended.
+// originOf reads whose the volume of a content is now. It is asked for when all else is fine,
+// before a copy and when that has ended.
 func (c *Controller) originOf(ctx context.Context, of *snapshotapi.Content, t takenIn) (*plan.Origin, error) {
 	var o plan.Origin
 	ref := of.Spec.SnapshotRef

@@ -24,9 +24,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Snapshots on a real disk are tested in test/e2e. Here are the steps for one content, and what is left when one of them fails.
+// Snapshots on a real disk are tested in test/e2e. Here are the steps for one content, and what is
+// left when one of them fails.
 
-// album is an API server with one content, and a disk with records. It notes in one journal what is written to either.
+// album is an API server with one content, and a disk with records. It notes in one journal what is
+// written to either.
 type album struct {
 	disk.Storage
 	content *snapshotapi.Content // nil: it is gone
@@ -126,7 +128,8 @@ func (a *album) Undo(context.Context, mounts.Identity, string) error { return a.
 
 const handle = "snapshot-u"
 
-// snapshotting is a controller with a content whose snapshot of the volume pvc-1 is to be made in the pool "fast".
+// snapshotting is a controller with a content whose snapshot of the volume pvc-1 is to be made in
+// the pool "fast".
 func snapshotting(t *testing.T) (*Controller, *poolWorker, *album, *audience) {
 	of, class := "pvc-1", "live"
 	a := &album{
@@ -226,7 +229,8 @@ const (
 	removal    = take + ", trash" + letGoSteps + ", discard"
 )
 
-// contentCases are what is done about one content, in which order, and how the event of its VolumeSnapshot begins.
+// contentCases are what is done about one content, in which order, and how the event of its
+// VolumeSnapshot begins.
 var contentCases = map[string]struct {
 	changes []contentChange
 	done    string
@@ -300,7 +304,8 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// A content of which no pool can have a record, because its handle is no name, goes as one goes of which none has. It stayed for ever.
+// A content of which no pool can have a record, because its handle is no name, goes as one goes of
+// which none has. It stayed for ever.
 func TestContentOfNoName(t *testing.T) {
 	for name, source := range map[string]func(of *snapshotapi.Content, named *string){
 		"snapshot": func(of *snapshotapi.Content, named *string) {
@@ -422,7 +427,8 @@ func TestSnapshotIsCopied(t *testing.T) {
 	}
 }
 
-// A piece of work with a content ends when the copy that it begins has ended, and the next one publishes the snapshot.
+// A piece of work with a content ends when the copy that it begins has ended, and the next one
+// publishes the snapshot.
 func TestDoContent(t *testing.T) {
 	c, _, a, _ := snapshotting(t)
 	a.content.Annotations[plan.NodeLabel] = "node-a"

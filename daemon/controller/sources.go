@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// sources are the claims that were read for clones just now and could not be cloned, by namespace and name: any number of
-// clones can wait for one claim.
+// sources are the claims that were read for clones just now and could not be cloned, by namespace
+// and name: any number of clones can wait for one claim.
 type sources struct {
 	mu  sync.Mutex
 	all map[string]unready
@@ -22,11 +22,12 @@ type unready struct {
 	until time.Time
 }
 
-// unreadyFor is for how long a source is not read again: less than until a clone that waits for it is looked at again
-// (plan.ForClaim).
+// unreadyFor is for how long a source is not read again: less than until a clone that waits for it
+// is looked at again (plan.ForClaim).
 const unreadyFor = 4 * time.Second
 
-// read returns a claim as the API server has it now, if it has a volume, and else as it had it within unreadyFor.
+// read returns a claim as the API server has it now, if it has a volume, and else as it had it
+// within unreadyFor.
 func (s *sources) read(ctx context.Context, api Reader, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	key := namespace + "/" + name
 	if known, is := s.known(key); is {

@@ -8,8 +8,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// stagger is what a node knows of the Immediate claims that any node may take (plan, assign.go). All nodes see
-// the same claims come, so that they know much the same.
+// stagger is what a node knows of the Immediate claims that any node may take (plan, assign.go).
+// All nodes see the same claims come, so that they know much the same.
 type stagger struct {
 	mu     sync.Mutex
 	taking bool
@@ -20,7 +20,8 @@ type stagger struct {
 	at     time.Time // when both were so
 }
 
-// halfLife is the time in which a claim that was taken comes to count half, and a lag to be half as long.
+// halfLife is the time in which a claim that was taken comes to count half, and a lag to be half as
+// long.
 const halfLife = 20 * time.Second
 
 const (
@@ -44,8 +45,9 @@ func (t *stagger) arrive(now time.Time, slot time.Duration) time.Duration {
 	return backlog
 }
 
-// enter begins to take a claim, one at a time. It returns how long to wait if another one is being taken:
-// longer for each that waits already, or they would all ask again at once while the API server is slow.
+// enter begins to take a claim, one at a time. It returns how long to wait if another one is being
+// taken: longer for each that waits already, or they would all ask again at once while the API
+// server is slow.
 func (t *stagger) enter() (wait time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +81,8 @@ func (t *stagger) missed(now time.Time) {
 	t.late = min(max(2*t.late, lagFirst.Seconds()), lagMost.Seconds())
 }
 
-// responded notes how long the API server took to respond, and returns the lag that is to be expected then.
+// responded notes how long the API server took to respond, and returns the lag that is to be
+// expected then.
 func (t *stagger) responded(now time.Time, took time.Duration) (late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

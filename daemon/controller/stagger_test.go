@@ -61,7 +61,8 @@ func TestStaggerOneAtATime(t *testing.T) {
 	}
 }
 
-// A claim that another node took, without the watch telling, is not written, and makes this node more patient.
+// A claim that another node took, without the watch telling, is not written, and makes this node
+// more patient.
 func TestTakeLooksFirst(t *testing.T) {
 	mode := storagev1.VolumeBindingImmediate
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "u", ResourceVersion: "1"}}
@@ -148,7 +149,8 @@ type otherClass struct {
 
 func (o otherClass) ClassProvisioner(context.Context, string) (string, error) { return o.of, nil }
 
-// A class that the watch does not have is asked for: whose it is is told, and one of ours is waited for.
+// A class that the watch does not have is asked for: whose it is is told, and one of ours is waited
+// for.
 func TestClassOfAnother(t *testing.T) {
 	for of, want := range map[string]string{
 		"":                      `storage class "c" does not exist`,
@@ -257,8 +259,8 @@ func TestLeftClaimIsCheckedByItsRecord(t *testing.T) {
 	}
 }
 
-// A claim that the scheduler gave to this node is provisioned without counting the nodes, and refused only after that: on
-// the only node of a cluster an access mode is no reason.
+// A claim that the scheduler gave to this node is provisioned without counting the nodes, and
+// refused only after that: on the only node of a cluster an access mode is no reason.
 func TestNodesAreCountedBeforeARefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   corev1.PersistentVolumeAccessMode

@@ -31,8 +31,9 @@ type Work struct {
 	Pool, Namespace, Name, UID string
 }
 
-// Do does one piece of work to its end, as a worker of Run would, with the copy that it begins, and returns when it
-// has to be repeated if nothing changes. It takes nothing from the queues. Where Run runs, Do must not be called.
+// Do does one piece of work to its end, as a worker of Run would, with the copy that it begins, and
+// returns when it has to be repeated if nothing changes. It takes nothing from the queues. Where
+// Run runs, Do must not be called.
 func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	w := c.workers[work.Pool]
 	switch work.Kind {
@@ -54,8 +55,8 @@ func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	}
 }
 
-// Begin learns which cluster the API server serves and looks at each pool, as a daemon does before its work begins. It
-// reports whether both was done before ctx ended.
+// Begin learns which cluster the API server serves and looks at each pool, as a daemon does before
+// its work begins. It reports whether both was done before ctx ended.
 func (c *Controller) Begin(ctx context.Context) bool {
 	if !c.cluster.Identify(ctx) {
 		return false
@@ -80,15 +81,16 @@ func (c *Controller) End() {
 	}
 }
 
-// Memory is what a process knows of its work that is neither on the disk nor in the API, between two pieces of work. It
-// is gone when the process ends.
+// Memory is what a process knows of its work that is neither on the disk nor in the API, between
+// two pieces of work. It is gone when the process ends.
 type Memory struct {
 	Begun       []string                   // steps that were begun and have not ended, sorted
 	Unpublished map[string]string          // claims by UID whose directory has no object yet, and its pool
 	Published   []string                   // claims by UID whose object was made just now, sorted
 	Promised    map[string]capacity.Memory // by pool: the accounts that were counted
 	Copies      map[string]error           // that ended and whose claims were not looked at since, by the UID of these; nil is success
-	// Detached has the UIDs of volume objects whose directory on this node was taken away (everynode.Directory.Memory).
+	// Detached has the UIDs of volume objects whose directory on this node was taken away
+	// (everynode.Directory.Memory).
 	Detached map[string]bool
 }
 

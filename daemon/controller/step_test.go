@@ -70,7 +70,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// A copy that ended is known to the process that goes on, and what a process knew of copies before is forgotten.
+// A copy that ended is known to the process that goes on, and what a process knew of copies before
+// is forgotten.
 func TestCopiesAreRemembered(t *testing.T) {
 	c, _ := stand(&api{}, &shelf{})
 	defer c.End()

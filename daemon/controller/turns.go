@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// turns lets one copy of a pool go on at a time. The namespaces of those that wait take turns, so that
-// many copies of one do not hold up another's. The zero value is ready for use.
+// turns lets one copy of a pool go on at a time. The namespaces of those that wait take turns, so
+// that many copies of one do not hold up another's. The zero value is ready for use.
 type turns struct {
 	mu      sync.Mutex
 	busy    bool

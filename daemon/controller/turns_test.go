@@ -11,7 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
-// Namespaces take turns, however many copies of one came first, and each has its own in their order.
+// Namespaces take turns, however many copies of one came first, and each has its own in their
+// order.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all turns

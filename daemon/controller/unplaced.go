@@ -11,7 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// explainer tells claims without a node that they fit on none (plan, unplaced.go). All of it is of one goroutine.
+// explainer tells claims without a node that they fit on none (plan, unplaced.go). All of it is of
+// one goroutine.
 type explainer struct {
 	*Controller
 	claims map[string]*unplacedClaim // by UID
@@ -35,8 +36,9 @@ type unplacedClaim struct {
 const (
 	// explainEvery is how often the claims are gone through; those that are not due cost nothing.
 	explainEvery = 5 * time.Second
-	// explainPause is the shortest time between two rounds, and explainLooks how many claims of a round the API server is asked
-	// about. So a node that is shown very many claims that do not fit asks ten times a second.
+	// explainPause is the shortest time between two rounds, and explainLooks how many claims of a
+	// round the API server is asked about. So a node that is shown very many claims that do not fit
+	// asks ten times a second.
 	explainPause = 500 * time.Millisecond
 	explainLooks = 5
 	// offersFor is how long what was read of the nodes counts for all claims.
@@ -138,7 +140,8 @@ func (e *explainer) decideUnplaced(ctx context.Context, f plan.UnplacedFacts, st
 	return e.compare(ctx, f, state)
 }
 
-// ask reads what a claim was told by any daemon: the event has the same name on every node, whatever it says (plan.OneEvent).
+// ask reads what a claim was told by any daemon: the event has the same name on every node,
+// whatever it says (plan.OneEvent).
 func (e *explainer) ask(ctx context.Context, claim *corev1.PersistentVolumeClaim, v plan.Verdict,
 	state *unplacedClaim) error {
 	at, message, err := e.API.EventLastWritten(ctx, report.Claim(claim), corev1.EventTypeWarning,
@@ -149,7 +152,8 @@ func (e *explainer) ask(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return err
 }
 
-// knows reports whether a claim was told a message lately, apart from its numbers, by this daemon or another one.
+// knows reports whether a claim was told a message lately, apart from its numbers, by this daemon
+// or another one.
 func (e *explainer) knows(ctx context.Context, claim *corev1.PersistentVolumeClaim, v plan.Verdict,
 	state *unplacedClaim) (bool, error) {
 	same := func() bool {

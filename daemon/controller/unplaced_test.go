@@ -18,7 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// board is an API server that has the events of all nodes and what they publish, and counts what it is asked.
+// board is an API server that has the events of all nodes and what they publish, and counts what it
+// is asked.
 type board struct {
 	*api
 	mu      sync.Mutex
@@ -83,7 +84,8 @@ func (b *board) said(uid types.UID) []string {
 	return b.events[uid]
 }
 
-// explaining runs what explains claims on so many nodes, whose pools are closed, while play goes on.
+// explaining runs what explains claims on so many nodes, whose pools are closed, while play goes
+// on.
 func explaining(t *testing.T, nodes, claims int, play func(*board)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard(nodes)
@@ -122,7 +124,8 @@ func (b *board) start(t *testing.T, claims int) (end func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-// One of the nodes tells each claim, once; again when something else is true, and nothing when it fits.
+// One of the nodes tells each claim, once; again when something else is true, and nothing when it
+// fits.
 func TestOneNodeExplains(t *testing.T) {
 	for _, nodes := range []int{1, 3, 100} {
 		explaining(t, nodes, 3, func(b *board) {
@@ -150,7 +153,8 @@ func TestOneNodeExplains(t *testing.T) {
 	}
 }
 
-// What changed while daemons were restarted is told soon, although the claim was told something just before, and told once.
+// What changed while daemons were restarted is told soon, although the claim was told something
+// just before, and told once.
 func TestChangedReasonAfterARestart(t *testing.T) {
 	for _, nodes := range []int{1, 3, 100} {
 		synctest.Test(t, func(t *testing.T) {
@@ -172,8 +176,8 @@ func TestChangedReasonAfterARestart(t *testing.T) {
 	}
 }
 
-// Nothing is told, and next to nothing asked, where a claim may fit on another node, where nothing is compared, and where that
-// is not known.
+// Nothing is told, and next to nothing asked, where a claim may fit on another node, where nothing
+// is compared, and where that is not known.
 func TestNotExplained(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*board)
@@ -208,8 +212,8 @@ func TestExplainedIfItLasts(t *testing.T) {
 	})
 }
 
-// A tenant with very many claims that fit on no node gets a bounded number of events, and each node asks a bounded number of
-// times. How many claims are held is package claimfilter's.
+// A tenant with very many claims that fit on no node gets a bounded number of events, and each node
+// asks a bounded number of times. How many claims are held is package claimfilter's.
 func TestExplanationsAreBounded(t *testing.T) {
 	const claims = 2000
 	explaining(t, 2, claims, func(b *board) {

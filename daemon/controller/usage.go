@@ -11,11 +11,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 )
 
-// measureEvery is how often what volumes take is read: as often as Prometheus usually asks, or less.
+// measureEvery is how often what volumes take is read: as often as Prometheus usually asks, or
+// less.
 const measureEvery = 30 * time.Second
 
-// measure reads what the volumes of a pool take, for the metrics and for the events about them. It has a goroutine of its
-// own, because a filesystem that hangs keeps it until the pool closes.
+// measure reads what the volumes of a pool take, for the metrics and for the events about them. It
+// has a goroutine of its own, because a filesystem that hangs keeps it until the pool closes.
 func (c *Controller) measure(ctx context.Context, w *poolWorker) {
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
@@ -68,8 +69,8 @@ func (c *Controller) warnNode(pool, reason, message string) {
 	c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, reason, message)
 }
 
-// nearlyFull tells the claim that a volume was made for. It is left out, which is false, if there was too much to say of the
-// namespace.
+// nearlyFull tells the claim that a volume was made for. It is left out, which is false, if there
+// was too much to say of the namespace.
 func (c *Controller) nearlyFull(pool string, v usage.Volume) bool {
 	if !c.mayWarn(v.Namespace) {
 		return false

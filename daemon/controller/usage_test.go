@@ -33,8 +33,8 @@ type meter struct {
 
 func (m meter) Usage(_ string, takes usage.Pool) { m.of.told = takes.Volumes }
 
-// What volumes take is told to the metrics, a claim when its volume is nearly full, and the node when files escape. A pool that
-// is closed, or does not tell, has no figures.
+// What volumes take is told to the metrics, a claim when its volume is nearly full, and the node
+// when files escape. A pool that is closed, or does not tell, has no figures.
 func TestMeasure(t *testing.T) {
 	m := &metered{pool: usage.Pool{
 		Volumes: []usage.Volume{{PV: "pvc-u", Namespace: "ns", Claim: "c", ClaimUID: "u", Usage: quota.Usage{ID: 5, Bytes: 95, Limit: quota.Limit{Bytes: 100}}}},

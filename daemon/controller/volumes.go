@@ -70,16 +70,17 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (af
 	return 0, nil
 }
 
-// finishRemoval finishes a removal whose last response was lost, or whose pool went away before the trash was told: the
-// object went, or is about to, and no worker was told to empty the trash. What is whole in the trash, and was not let go
-// by this process, is looked at like every record without an object. What is elsewhere is left to the comparison of all
-// records.
+// finishRemoval finishes a removal whose last response was lost, or whose pool went away before the
+// trash was told: the object went, or is about to, and no worker was told to empty the trash. What
+// is whole in the trash, and was not let go by this process, is looked at like every record without
+// an object. What is elsewhere is left to the comparison of all records.
 func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name string) (time.Duration, error) {
 	h, ok := w.disk.Open(ctx)
 	switch {
 	case !ok && c.begun.Has(letGoKey(name)):
-		// The comparison of records when the pool opens does not do: it keeps what has an object, which others may hold for a
-		// moment, and another daemon may work in the pool by then, which cannot know who let the object go.
+		// The comparison of records when the pool opens does not do: it keeps what has an object,
+		// which others may hold for a moment, and another daemon may work in the pool by then,
+		// which cannot know who let the object go.
 		return recheckAgain, nil
 	case !ok:
 		return 0, nil // the pool's records are gone through when it opens again
@@ -93,7 +94,8 @@ func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name stri
 	case rec != nil && rec.Place == record.InTrash && c.begun.Has(letGoKey(name)):
 		return 0, c.discard(ctx, w, name)
 	case rec != nil && rec.Place == record.InTrash && !w.elector.Leads():
-		// The daemon that works in the pool may be about to discard it. This one looks at all records when it leads.
+		// The daemon that works in the pool may be about to discard it. This one looks at all
+		// records when it leads.
 	case rec != nil && rec.Place == record.InTrash:
 		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 		return 0, err
@@ -203,16 +205,17 @@ func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, p
 	return c.letGo(ctx, w, pv)
 }
 
-// letGo removes the object of a volume whose directory is out of the way, and then has the trash know that.
-// Nothing else may tell it: who finds the directory whole in the trash, and no object, cannot know whether an
-// administrator had set another policy and forced the finalizer off. So what dies in between is kept:
+// letGo removes the object of a volume whose directory is out of the way, and then has the trash
+// know that. Nothing else may tell it: who finds the directory whole in the trash, and no object,
+// cannot know whether an administrator had set another policy and forced the finalizer off. So what
+// dies in between is kept:
 //
 //	finalizer off       an object without it: the next start goes on, or puts the directory back
 //	object deleted      a directory that is whole in the trash and has no object: kept and told (plan.ForRecord)
 //	discarded           a directory whose files may go: purged
 //
-// A daemon that is told to end does all of it first. What it did without a response is remembered, and looked at again
-// before it ends (finishLetGo).
+// A daemon that is told to end does all of it first. What it did without a response is remembered,
+// and looked at again before it ends (finishLetGo).
 func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.PersistentVolume) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()
@@ -239,12 +242,13 @@ func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.Persis
 	return c.discard(ctx, w, pv.Name)
 }
 
-// errRemovedByOthers: another client removed the object while this daemon moved its directory away: an administrator,
-// perhaps, who had set another policy and forced the finalizer off.
+// errRemovedByOthers: another client removed the object while this daemon moved its directory away:
+// an administrator, perhaps, who had set another policy and forced the finalizer off.
 var errRemovedByOthers = errors.New("another client removed the volume object")
 
-// discard has a volume's files go whose object this process let go. It opens the pool anew: what was decided is done, and
-// the handle that it was decided with may have ended since, by a pool that was closed for a moment.
+// discard has a volume's files go whose object this process let go. It opens the pool anew: what
+// was decided is done, and the handle that it was decided with may have ended since, by a pool that
+// was closed for a moment.
 func (c *Controller) discard(ctx context.Context, w *poolWorker, pv string) error {
 	if w.elector != nil { // this process may have been paused since
 		now, err := c.API.GetVolume(ctx, pv)
@@ -268,9 +272,10 @@ func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	return longer, func() { stop(); cancel() }
 }
 
-// refused reports whether the API server certainly did not do what it was asked. 503 and 429 are not certain: a proxy
-// before it says so, too, of a request that it had passed on (Envoy, when the connection is reset before the
-// response). A conflict is: DeleteVolume looks whether the object is there still.
+// refused reports whether the API server certainly did not do what it was asked. 503 and 429 are
+// not certain: a proxy before it says so, too, of a request that it had passed on (Envoy, when the
+// connection is reset before the response). A conflict is: DeleteVolume looks whether the object is
+// there still.
 func refused(err error) bool {
 	for _, is := range []func(error) bool{
 		apierrors.IsConflict, apierrors.IsForbidden, apierrors.IsUnauthorized, apierrors.IsInvalid,
@@ -282,14 +287,14 @@ func refused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// removingKey: this process is about to let an object go. letGoKey: it took the finalizer off, with nothing
-// changed since that says that the volume is to stay.
+// removingKey: this process is about to let an object go. letGoKey: it took the finalizer off, with
+// nothing changed since that says that the volume is to stay.
 func removingKey(pv string) string { return "removing/" + pv }
 func letGoKey(pv string) string    { return "let go/" + pv }
 
-// stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory is
-// out of the way: a daemon that was paused before that step may have made it long after it was decided. What
-// is in the trash can be put back as long as its object is there.
+// stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory
+// is out of the way: a daemon that was paused before that step may have made it long after it was
+// decided. What is in the trash can be put back as long as its object is there.
 func (c *Controller) stillGoing(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 	if w.elector == nil {
 		return nil
@@ -364,9 +369,9 @@ func (c *Controller) putBack(ctx context.Context, w *poolWorker, h disk.Handle, 
 	return nil
 }
 
-// purge empties one volume's place in the trash, in the background: its object is gone by then, or is about to go. While
-// the pool is closed that waits. The comparison of records when it opens does not do: it passes over what has an object by
-// the watch, which may be late.
+// purge empties one volume's place in the trash, in the background: its object is gone by then, or
+// is about to go. While the pool is closed that waits. The comparison of records when it opens does
+// not do: it passes over what has an object by the watch, which may be late.
 func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (after time.Duration, err error) {
 	defer func() { c.NodeRequest("the purge of volume "+pv, err) }()
 	h, ok := w.disk.Open(ctx)
@@ -406,15 +411,15 @@ func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (after
 	return purgeAgain(c.begun.Since("purge/" + pv)), nil
 }
 
-// purgeAgain is how long after a purge that failed the next one begins: as long as they have failed, because what
-// fails on a filesystem that was read-only for a moment, too short for the gate to close, goes on soon, and what a
-// tenant made hard to remove is walked through seldom.
+// purgeAgain is how long after a purge that failed the next one begins: as long as they have
+// failed, because what fails on a filesystem that was read-only for a moment, too short for the
+// gate to close, goes on soon, and what a tenant made hard to remove is walked through seldom.
 func purgeAgain(failed time.Duration) time.Duration {
 	return min(max(failed, time.Second), 10*time.Minute)
 }
 
-// mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing whose
-// object is still there.
+// mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing
+// whose object is still there.
 func (c *Controller) mayPurge(ctx context.Context, w *poolWorker, pv string) (bool, error) {
 	if w.elector == nil {
 		return true, nil

@@ -52,8 +52,8 @@ func TestWorkersShareAQueue(t *testing.T) {
 	}
 }
 
-// An item that fails is done again after a growing delay, one that asks for a time at that time, and one that is done
-// not again.
+// An item that fails is done again after a growing delay, one that asks for a time at that time,
+// and one that is done not again.
 func TestWhenAnItemComesAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		task func(times int) (time.Duration, error)

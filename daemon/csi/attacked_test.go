@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Of calls for one target that come at once those for one volume are served: nothing is mounted over what a pod was promised, and
-// nothing stays.
+// Of calls for one target that come at once those for one volume are served: nothing is mounted
+// over what a pod was promised, and nothing stays.
 func TestOneTargetAtOnce(t *testing.T) {
 	h := newHost(t)
 	h.create("fast", "pvc-2")
@@ -43,7 +43,8 @@ func TestOneTargetAtOnce(t *testing.T) {
 	}
 }
 
-// A directory that is not empty, a link or a file in the place of a target is not removed, nor what it leads to.
+// A directory that is not empty, a link or a file in the place of a target is not removed, nor what
+// it leads to.
 func TestUnpublishOfWhatIsNoMount(t *testing.T) {
 	h := newHost(t)
 	outside, at := filepath.Join(h.dir, "outside"), h.target("u-1")

@@ -45,7 +45,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// The volume's life, with a restart of the service and with neither a configuration nor a pool at its end.
+// The volume's life, with a restart of the service and with neither a configuration nor a pool at
+// its end.
 func TestPublishAndUnpublish(t *testing.T) {
 	h := newHost(t)
 	for range 2 {
@@ -141,7 +142,8 @@ func TestPublishReplacedDirectory(t *testing.T) {
 	h.want(h.publish(), codes.Internal, "something is mounted on it")
 }
 
-// A pool that is closed refuses with its gate's sentence, until it is open; another filesystem in its place is not the pool.
+// A pool that is closed refuses with its gate's sentence, until it is open; another filesystem in
+// its place is not the pool.
 func TestPublishFailsClosed(t *testing.T) {
 	h := newHost(t)
 	h.run("umount", h.at("fast"))
@@ -162,7 +164,8 @@ func TestPublishFailsClosed(t *testing.T) {
 	h.want(h.unpublish(), codes.OK, "")
 }
 
-// A pool that is merely full, and takes no new volume, is not told of as unhealthy, and its volumes are mounted.
+// A pool that is merely full, and takes no new volume, is not told of as unhealthy, and its volumes
+// are mounted.
 func TestPublishFull(t *testing.T) {
 	h := newHost(t)
 	h.cfg.Pools[0].ReservePercent, h.cfg.Pools[0].ReserveBytes = 0, 1<<62
@@ -179,8 +182,9 @@ func TestPublishFull(t *testing.T) {
 	h.want(h.unpublish(), codes.OK, "")
 }
 
-// Whether a filesystem keeps volumes to their limits is the daemon's to see: the service may not ask (systemd has quotactl_fd(2)
-// refused, and the policy the filesystem's state), and a volume that there is has no less of a limit for being mounted.
+// Whether a filesystem keeps volumes to their limits is the daemon's to see: the service may not
+// ask (systemd has quotactl_fd(2) refused, and the policy the filesystem's state), and a volume
+// that there is has no less of a limit for being mounted.
 func TestPublishLeavesLimitsToTheDaemon(t *testing.T) {
 	h := newHost(t)
 	h.cfg.Pools[0].Quota = config.QuotaProject // which tmpfs has not
@@ -285,8 +289,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// While a pool hangs, publishing fails in time, and so do statistics, without a thread for each; unpublishing works, and so
-// does the other pool.
+// While a pool hangs, publishing fails in time, and so do statistics, without a thread for each;
+// unpublishing works, and so does the other pool.
 func TestHangingPool(t *testing.T) {
 	h := newHost(t)
 	h.stop()

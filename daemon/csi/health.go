@@ -15,8 +15,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/target"
 )
 
-// NodeGetVolumeStats is part of spec.NodeServer. The numbers are statfs(2)'s of the volume's directory: with project quotas
-// of ext4 and xfs, or a limit of CephFS, those of the volume, and else of the whole pool. Nothing is walked through.
+// NodeGetVolumeStats is part of spec.NodeServer. The numbers are statfs(2)'s of the volume's
+// directory: with project quotas of ext4 and xfs, or a limit of CephFS, those of the volume, and
+// else of the whole pool. Nothing is walked through.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, r *spec.NodeGetVolumeStatsRequest) (*spec.NodeGetVolumeStatsResponse, error) {
 	switch {
 	case r.VolumeId == "":
@@ -75,8 +76,8 @@ func usage(st unix.Statfs_t) []*spec.VolumeUsage {
 	return all
 }
 
-// NodeGetVolumeHealth is part of spec.NodeServer. A volume that no open pool has may be in one that is closed: in which, only
-// its object says, which is not in the request.
+// NodeGetVolumeHealth is part of spec.NodeServer. A volume that no open pool has may be in one that
+// is closed: in which, only its object says, which is not in the request.
 func (s *Server) NodeGetVolumeHealth(ctx context.Context, r *spec.NodeGetVolumeHealthRequest) (*spec.NodeGetVolumeHealthResponse, error) {
 	if r.VolumeId == "" {
 		return nil, status.Error(codes.InvalidArgument, "no volume_id")

@@ -14,8 +14,9 @@ func (s *Server) GetPluginInfo(context.Context, *spec.GetPluginInfoRequest) (*sp
 	return &spec.GetPluginInfoResponse{Name: s.Driver, VendorVersion: s.Version}, nil
 }
 
-// GetPluginCapabilities is part of spec.IdentityServer. There is no controller service: the daemon makes volumes. Volumes carry
-// the node's own affinity, so the driver has no topology; those of kubevirt's driver have the driver's.
+// GetPluginCapabilities is part of spec.IdentityServer. There is no controller service: the daemon
+// makes volumes. Volumes carry the node's own affinity, so the driver has no topology; those of
+// kubevirt's driver have the driver's.
 func (s *Server) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilitiesRequest) (*spec.GetPluginCapabilitiesResponse, error) {
 	r := &spec.GetPluginCapabilitiesResponse{}
 	if s.Driver == plan.KubevirtCSI {

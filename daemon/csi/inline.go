@@ -15,8 +15,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// Keys of a volume context that kubelet sets: whether the volume is written in a pod, where the CSIDriver allows that, and of which
-// (Kubernetes v1.36, pkg/volume/csi, csi_mounter.go and csi_util.go).
+// Keys of a volume context that kubelet sets: whether the volume is written in a pod, where the
+// CSIDriver allows that, and of which (Kubernetes v1.36, pkg/volume/csi, csi_mounter.go and
+// csi_util.go).
 const (
 	ephemeral    = "csi.storage.k8s.io/ephemeral"
 	podUID       = "csi.storage.k8s.io/pod.uid"
@@ -27,7 +28,8 @@ const (
 // ErrInline: an inline volume that cannot be. The text is the whole sentence.
 var ErrInline = errors.New("inline volume")
 
-// openInline opens the directory of an inline volume, which the daemon makes. One that is there already needs no daemon.
+// openInline opens the directory of an inline volume, which the daemon makes. One that is there
+// already needs no daemon.
 func (s *Server) openInline(ctx context.Context, r *spec.NodePublishVolumeRequest, t *target.Target) (int, error) {
 	pod := r.VolumeContext[podUID]
 	if !plan.InlineHandle(r.VolumeId) || pod != t.Pod() {
@@ -81,8 +83,9 @@ func (s *Server) makeInline(ctx context.Context, r *spec.NodePublishVolumeReques
 	})
 }
 
-// endInline tells the daemon that a volume is mounted for no pod any more, if it can be an inline one. Kubelet does not wait for
-// what comes of it: a daemon that is away removes the directory when it is back.
+// endInline tells the daemon that a volume is mounted for no pod any more, if it can be an inline
+// one. Kubelet does not wait for what comes of it: a daemon that is away removes the directory when
+// it is back.
 func (s *Server) endInline(ctx context.Context, handle string) {
 	if s.Inline == nil || !plan.InlineHandle(handle) {
 		return

@@ -21,7 +21,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
-// inlined is a host whose pool "fast" has inline volumes, with a daemon that makes what it is asked for.
+// inlined is a host whose pool "fast" has inline volumes, with a daemon that makes what it is asked
+// for.
 type inlined struct {
 	*host
 	mu    sync.Mutex
@@ -100,8 +101,8 @@ func (i *inlined) unpublishInline() error {
 	return err
 }
 
-// An inline volume is made by the daemon, once, mounted, and the daemon is told of its end. What is there is mounted again without
-// the daemon, and unmounted.
+// An inline volume is made by the daemon, once, mounted, and the daemon is told of its end. What is
+// there is mounted again without the daemon, and unmounted.
 func TestInline(t *testing.T) {
 	i := newInlined(t)
 	i.must(i.publishInline(), i.publishInline())
@@ -185,7 +186,8 @@ func TestInlineRefuses(t *testing.T) {
 	}
 }
 
-// The inline volume of a pod is mounted for no other one, whatever an object says that names it; nor is a claim's as an inline one.
+// The inline volume of a pod is mounted for no other one, whatever an object says that names it;
+// nor is a claim's as an inline one.
 func TestInlineIsNoOthers(t *testing.T) {
 	i := newInlined(t)
 	i.must(i.publishInline(), i.unpublishInline())
@@ -212,7 +214,8 @@ func TestInlineWithoutSocket(t *testing.T) {
 	i.want(i.publishInline(), codes.InvalidArgument, "restart the socket unit")
 }
 
-// A daemon that takes long to remove a volume does not remove it under its pod that was started again.
+// A daemon that takes long to remove a volume does not remove it under its pod that was started
+// again.
 func TestInlineEndThatComesLate(t *testing.T) {
 	i := newInlined(t)
 	goOn, done := make(chan struct{}), make(chan struct{})

@@ -22,7 +22,8 @@ func (h *host) adopted(pool, pv, provisioner string) {
 	}))
 }
 
-// publishTheirs asks as kubelet does for a volume of kubevirt's driver, whose object names its own pool and no path.
+// publishTheirs asks as kubelet does for a volume of kubevirt's driver, whose object names its own
+// pool and no path.
 func (h *host) publishTheirs(pv, pool, pod string) error {
 	r := h.request("fast", pv)
 	r.VolumeContext = map[string]string{"storagePool": pool, "storage.kubernetes.io/csiProvisionerIdentity": "1-2-" + plan.KubevirtCSI}
@@ -31,8 +32,8 @@ func (h *host) publishTheirs(pv, pool, pod string) error {
 	return err
 }
 
-// A volume of kubevirt's driver that was adopted is found by its record, in whichever pool. A pod that the driver itself
-// had mounted it for goes on, and is unmounted like the others.
+// A volume of kubevirt's driver that was adopted is found by its record, in whichever pool. A pod
+// that the driver itself had mounted it for goes on, and is unmounted like the others.
 func TestKubevirtsVolumes(t *testing.T) {
 	h := newHost(t, plan.KubevirtCSI)
 	h.adopted("slow", "pvc-9", plan.KubevirtCSI)

@@ -45,8 +45,8 @@ func (s *Server) NodeGetInfo(context.Context, *spec.NodeGetInfoRequest) (*spec.N
 	return r, nil
 }
 
-// NodePublishVolume is part of spec.NodeServer. A crash leaves nothing, an empty directory, or the mount; the next call finds
-// each of them.
+// NodePublishVolume is part of spec.NodeServer. A crash leaves nothing, an empty directory, or the
+// mount; the next call finds each of them.
 func (s *Server) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolumeRequest) (*spec.NodePublishVolumeResponse, error) {
 	if err := checkPublish(r); err != nil {
 		return nil, err
@@ -77,7 +77,8 @@ func (s *Server) NodePublishVolume(ctx context.Context, r *spec.NodePublishVolum
 	return &spec.NodePublishVolumeResponse{}, nil
 }
 
-// open opens the volume's directory. The object of a volume that another driver made names no pool of ours.
+// open opens the volume's directory. The object of a volume that another driver made names no pool
+// of ours.
 func (s *Server) open(ctx context.Context, r *spec.NodePublishVolumeRequest, t *target.Target) (int, error) {
 	if r.VolumeContext[ephemeral] == "true" {
 		return s.openInline(ctx, r, t)
@@ -107,7 +108,8 @@ func checkPublish(r *spec.NodePublishVolumeRequest) error {
 	return nil
 }
 
-// NodeUnpublishVolume is part of spec.NodeServer. It needs neither the configuration, the pool nor the record.
+// NodeUnpublishVolume is part of spec.NodeServer. It needs neither the configuration, the pool nor
+// the record.
 func (s *Server) NodeUnpublishVolume(ctx context.Context, r *spec.NodeUnpublishVolumeRequest) (*spec.NodeUnpublishVolumeResponse, error) {
 	switch {
 	case r.VolumeId == "":

@@ -16,9 +16,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// Pauser stops the pods that have a volume mounted, for the daemon, which has no rights over them. Which pods these are the mount
-// table says, and for how long the configuration: a daemon that was taken over can stop the pods of recorded volumes, in pools
-// with snapshots = "paused", for as long as that allows, and a tenth of the time.
+// Pauser stops the pods that have a volume mounted, for the daemon, which has no rights over them.
+// Which pods these are the mount table says, and for how long the configuration: a daemon that was
+// taken over can stop the pods of recorded volumes, in pools with snapshots = "paused", for as long
+// as that allows, and a tenth of the time.
 //
 //	pool or volume that is not ours     pausable: the configuration, the record        TestPauseRefuses
 //	end that is kept open               the time of the configuration                  TestPauseEnds
@@ -46,7 +47,8 @@ const (
 	restFactor = 9
 )
 
-// Serve responds until ctx ends. First it thaws what an earlier process left frozen. Without a socket that is all.
+// Serve responds until ctx ends. First it thaws what an earlier process left frozen. Without a
+// socket that is all.
 func (p *Pauser) Serve(ctx context.Context, socket *net.UnixConn) error {
 	if thawed, err := p.Cgroups.Recover(); err != nil {
 		p.Log.Error("pods may stand still that an earlier process paused: " + err.Error())
@@ -136,15 +138,16 @@ func (p *Pauser) turn(ctx context.Context) bool {
 	}
 }
 
-// reply is not waited for: the queue of an end has room for two messages, or its client does not read.
+// reply is not waited for: the queue of an end has room for two messages, or its client does not
+// read.
 func reply(end *ipc.End, r pause.Reply) {
 	if message, err := json.Marshal(r); err == nil {
 		_ = end.Send(message)
 	}
 }
 
-// pause stops the pods, tells the client, and has them go on when ctx ends or the time is over. Meanwhile the volume is
-// published for no pod.
+// pause stops the pods, tells the client, and has them go on when ctx ends or the time is over.
+// Meanwhile the volume is published for no pod.
 func (p *Pauser) pause(ctx context.Context, r pause.Request, end *ipc.End) (pause.Reply, error) {
 	cfg, err := p.Pools.Config()
 	if err != nil {

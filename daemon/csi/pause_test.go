@@ -136,7 +136,8 @@ func receive(t *testing.T, from <-chan error) error {
 	}
 }
 
-// A pod stands still from the beginning of a pause to its end, whoever ends it, and goes on afterwards.
+// A pod stands still from the beginning of a pause to its end, whoever ends it, and goes on
+// afterwards.
 func TestPauseEnds(t *testing.T) {
 	p := newPaused(t)
 	p.pod("u-1", "sleep infinity")
@@ -267,7 +268,8 @@ func TestPauseRests(t *testing.T) {
 	}
 }
 
-// writer writes each number to one file and then to another: at each moment the second one has that of the first, or the one before.
+// writer writes each number to one file and then to another: at each moment the second one has that
+// of the first, or the one before.
 const writer = `i=100000000; while :; do i=$((i+1)); printf $i 1<>first/number; printf $i 1<>last/number; done`
 
 // In a snapshot that was made while the pods stand still the order of what they wrote holds.
@@ -296,8 +298,9 @@ func newPausedOn(t *testing.T, fstype string) *paused {
 	return p
 }
 
-// There is no snapshot if a process wrote meanwhile that is in no pod that has the volume mounted: one of the host, or one in another pod,
-// which has it as a hostPath. If it did not, or has ended, there is, and the order holds.
+// There is no snapshot if a process wrote meanwhile that is in no pod that has the volume mounted:
+// one of the host, or one in another pod, which has it as a hostPath. If it did not, or has ended,
+// there is, and the order holds.
 func TestUnknownWriter(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		for of, cgroup := range map[string]string{"host": "", "pod": "kubepods/podu-2"} {

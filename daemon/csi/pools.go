@@ -29,7 +29,8 @@ var (
 	ErrMismatch = errors.New("the volume's attributes and its record differ")
 )
 
-// Within is how long a pool's storage has to respond. kubelet waits 2 minutes for a volume (pkg/volume/csi, csiTimeout).
+// Within is how long a pool's storage has to respond. kubelet waits 2 minutes for a volume
+// (pkg/volume/csi, csiTimeout).
 const Within = 5 * time.Second
 
 // Pools are the configured pools.
@@ -54,8 +55,9 @@ type pool struct {
 	store      *volume.Pool
 }
 
-// NewPools returns the pools of the configuration that load returns. It is called for each volume, so that a changed
-// configuration counts at once; while it has errors, the last valid one counts. within is how long storage has to respond.
+// NewPools returns the pools of the configuration that load returns. It is called for each volume,
+// so that a changed configuration counts at once; while it has errors, the last valid one counts.
+// within is how long storage has to respond.
 func NewPools(load func() (config.Config, error), stateDir string, within time.Duration) *Pools {
 	return &Pools{load: load, stateDir: stateDir, wait: newStalledCalls(within), pools: map[string]*pool{}}
 }
@@ -108,8 +110,9 @@ func (p *Pools) pool(cfg config.Config, of config.Pool, remembered string) *pool
 	return one
 }
 
-// Open returns a descriptor (O_PATH) of the directory of a recorded volume, which the caller closes. The attributes are those
-// of the volume's object: they say in which pool the record is to be looked for, and are compared with it.
+// Open returns a descriptor (O_PATH) of the directory of a recorded volume, which the caller
+// closes. The attributes are those of the volume's object: they say in which pool the record is to
+// be looked for, and are compared with it.
 func (p *Pools) Open(ctx context.Context, handle string, attributes map[string]string) (int, error) {
 	cfg, err := p.Config()
 	if err != nil {
@@ -130,8 +133,9 @@ func (p *Pools) Open(ctx context.Context, handle string, attributes map[string]s
 	return o.fd, nil
 }
 
-// OpenAdopted is Open for a volume that another CSI driver made and that was adopted as it is. Its object names no pool of this
-// configuration for certain: the record is looked for in each, and first in the one that its driver's pool would be.
+// OpenAdopted is Open for a volume that another CSI driver made and that was adopted as it is. Its
+// object names no pool of this configuration for certain: the record is looked for in each, and
+// first in the one that its driver's pool would be.
 func (p *Pools) OpenAdopted(ctx context.Context, driver, handle, likely string) (int, error) {
 	cfg, err := p.Config()
 	if err != nil {
@@ -171,8 +175,8 @@ type opened struct {
 	r  record.Record
 }
 
-// openIn opens the directory of a volume of a kind in a pool that is looked at now. One of another kind is ErrUnknown: an object could
-// name the inline volume of a pod.
+// openIn opens the directory of a volume of a kind in a pool that is looked at now. One of another
+// kind is ErrUnknown: an object could name the inline volume of a pod.
 func (p *Pools) openIn(ctx context.Context, cfg config.Config, of config.Pool, handle string, kind record.Kind) (opened, error) {
 	store, report := p.check(ctx, cfg, of)
 	if why := closed(report); why != "" {
@@ -198,7 +202,8 @@ func closeOpen(fd int) {
 	}
 }
 
-// closed is why nothing in a pool may be used, "" if it may. Volumes of a pool that is merely full may be.
+// closed is why nothing in a pool may be used, "" if it may. Volumes of a pool that is merely full
+// may be.
 func closed(r hostcheck.Report) string {
 	if r.Removable() {
 		return ""
@@ -207,7 +212,8 @@ func closed(r hostcheck.Report) string {
 	return f.Message
 }
 
-// Known reports whether an open pool has a record of the volume in its place, and which pools are closed, by their names.
+// Known reports whether an open pool has a record of the volume in its place, and which pools are
+// closed, by their names.
 func (p *Pools) Known(ctx context.Context, handle string) (known bool, shut map[string]hostcheck.Finding, err error) {
 	cfg, err := p.Config()
 	if err != nil {

@@ -36,8 +36,8 @@ type Server struct {
 	targets turns
 }
 
-// ServeAll has each of OnSockets's servers respond on its sockets, and serves what else there is, until ctx ends or one of them
-// fails.
+// ServeAll has each of OnSockets's servers respond on its sockets, and serves what else there is,
+// until ctx ends or one of them fails.
 func ServeAll(ctx context.Context, servers []*Server, others ...func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -59,14 +59,16 @@ func ServeAll(ctx context.Context, servers []*Server, others ...func(context.Con
 	return nil
 }
 
-// ending is how long calls under way have when the service is stopped. kubelet repeats what was not done.
+// ending is how long calls under way have when the service is stopped. kubelet repeats what was not
+// done.
 const ending = 5 * time.Second
 
 // largest message that is read, in bytes: attributes of a volume have 4 KiB each at most.
 const largest = 256 << 10
 
-// Serve responds on csi to kubelet's volume manager, and on registrar, which may be nil, to its search for plugins, until ctx
-// ends. Connections that come afterwards wait in the sockets, which the service manager holds.
+// Serve responds on csi to kubelet's volume manager, and on registrar, which may be nil, to its
+// search for plugins, until ctx ends. Connections that come afterwards wait in the sockets, which
+// the service manager holds.
 func (s *Server) Serve(ctx context.Context, csi, registrar net.Listener) error {
 	driver := grpc.NewServer(grpc.UnaryInterceptor(s.logged), grpc.MaxRecvMsgSize(largest))
 	spec.RegisterIdentityServer(driver, s)

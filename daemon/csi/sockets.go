@@ -10,7 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/target"
 )
 
-// Below kubelet's root directory (pkg/kubelet/config: DefaultKubeletPluginsDirName, DefaultKubeletPluginsRegistrationDirName).
+// Below kubelet's root directory (pkg/kubelet/config: DefaultKubeletPluginsDirName,
+// DefaultKubeletPluginsRegistrationDirName).
 const (
 	plugins    = "plugins"
 	registry   = "plugins_registry"
@@ -18,15 +19,15 @@ const (
 	registered = "-reg.sock"
 )
 
-// SocketPaths are the sockets of a driver below kubelet's root directory: the driver's own, and the one that kubelet finds it
-// by.
+// SocketPaths are the sockets of a driver below kubelet's root directory: the driver's own, and the
+// one that kubelet finds it by.
 func SocketPaths(root, driver string) []string {
 	return []string{path.Join(root, plugins, driver, socket), path.Join(root, registry, driver+registered)}
 }
 
-// OnSockets returns a Server for each driver whose sockets the service manager passed, in the order of SocketPaths: which driver
-// it is, and where kubelet's directory is, is in their paths. So what is served is what systemd holds, whatever the
-// configuration says by now.
+// OnSockets returns a Server for each driver whose sockets the service manager passed, in the order
+// of SocketPaths: which driver it is, and where kubelet's directory is, is in their paths. So what
+// is served is what systemd holds, whatever the configuration says by now.
 func OnSockets(passed []net.Listener) (servers []*Server, err error) {
 	if len(passed) == 0 || len(passed)%2 != 0 {
 		return nil, fmt.Errorf("%d sockets were passed, want that of each driver and that of its registration", len(passed))

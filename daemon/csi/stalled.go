@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// ErrHangs: storage does not respond. Nothing more is asked of it for as long as mostStuck calls wait.
+// ErrHangs: storage does not respond. Nothing more is asked of it for as long as mostStuck calls
+// wait.
 var ErrHangs = errors.New("does not respond")
 
-// mostStuck calls of one filesystem may be in the kernel, each with a thread: kubelet asks for the statistics of each
-// volume every minute, for many at once, and a filesystem may hang for days.
+// mostStuck calls of one filesystem may be in the kernel, each with a thread: kubelet asks for the
+// statistics of each volume every minute, for many at once, and a filesystem may hang for days.
 const mostStuck = 4
 
-// stalledCalls lets mostStuck calls at a time work, and counts those that were left behind, by what they wait for.
+// stalledCalls lets mostStuck calls at a time work, and counts those that were left behind, by what
+// they wait for.
 type stalledCalls struct {
 	within time.Duration // that a call is waited for
 	turns  turns
@@ -28,8 +30,9 @@ func newStalledCalls(within time.Duration) stalledCalls {
 	return stalledCalls{within: within, turns: turns{most: mostStuck}}
 }
 
-// await calls work when it has a turn, and does not wait for both longer than p.within, or than ctx lasts. of is whose storage it
-// waits for. What work returns too late is given to late, which may be nil; its turn lasts until then.
+// await calls work when it has a turn, and does not wait for both longer than p.within, or than ctx
+// lasts. of is whose storage it waits for. What work returns too late is given to late, which may
+// be nil; its turn lasts until then.
 func await[T any](ctx context.Context, p *stalledCalls, of string, work func(context.Context) (T, error), late func(T)) (T, error) {
 	var none T
 	if !p.may(of) {

@@ -14,8 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// Calls that hang are waited for in time, and at most mostStuck of them are left behind; when they return, what they return is
-// given back and there is room again. Other storage is none of theirs.
+// Calls that hang are waited for in time, and at most mostStuck of them are left behind; when they
+// return, what they return is given back and there is room again. Other storage is none of theirs.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newStalledCalls(time.Second)
@@ -45,7 +45,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// Calls that come at once are no more than mostStuck in the kernel: the others wait for a turn, and get none while the storage hangs.
+// Calls that come at once are no more than mostStuck in the kernel: the others wait for a turn, and
+// get none while the storage hangs.
 func TestPatienceOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newStalledCalls(time.Second)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// turns lets one call at a time work on a volume, where a second target of it is compared with the mounts that are there, or a few on
-// a filesystem. The zero value is ready, for one at a time.
+// turns lets one call at a time work on a volume, where a second target of it is compared with the
+// mounts that are there, or a few on a filesystem. The zero value is ready, for one at a time.
 type turns struct {
 	most int // at a time
 
@@ -49,8 +49,9 @@ func (t *turns) leave(of string, one *turn) {
 	}
 }
 
-// turn waits until no other call works on the volume or the target, in this order: a call that has a target waits for nothing more.
-// Where another volume is being mounted, or unmounted, the mount table shows neither the one state nor the other.
+// turn waits until no other call works on the volume or the target, in this order: a call that has
+// a target waits for nothing more. Where another volume is being mounted, or unmounted, the mount
+// table shows neither the one state nor the other.
 func (s *Server) turn(ctx context.Context, volume, target string) (done func(), err error) {
 	ofVolume, err := s.turns.take(ctx, volume)
 	if err != nil {

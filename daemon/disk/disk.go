@@ -1,19 +1,23 @@
-// Package disk is the only way from a decision to a pool's directory. It hands out handles on open pools:
+// Package disk is the only way from a decision to a pool's directory. It hands out handles on open
+// pools:
 //
 //	h, ok := pool.Open(ctx)     // ok: volumes may be removed; h.State has whether new ones may be made
 //	... facts from h.State and h.Lookup, a decision ...
 //	err := h.Trash(name)
 //
-// A handle carries the state of the gate and the identity of the directory that was checked, both from one
-// reading, so that a decision and its act are about the same directory. It ends when the pool closes: what is
-// called afterwards, also once the pool is open again, is volume.ErrDirectoryReplaced, and nothing is touched. What waits
-// for the disk at that moment returns volume.ErrDirectoryReplaced as well, while the call that hangs in the kernel goes on alone.
+// A handle carries the state of the gate and the identity of the directory that was checked, both
+// from one reading, so that a decision and its act are about the same directory. It ends when the
+// pool closes: what is called afterwards, also once the pool is open again, is
+// volume.ErrDirectoryReplaced, and nothing is touched. What waits for the disk at that moment
+// returns volume.ErrDirectoryReplaced as well, while the call that hangs in the kernel goes on
+// alone.
 //
-// A new volume is promised its size before it is made, in the pool's capacity.Account, or refused with a
-// *capacity.FullError. What is not on the disk in the end is free again, also after a call that was left behind.
+// A new volume is promised its size before it is made, in the pool's capacity.Account, or refused
+// with a *capacity.FullError. What is not on the disk in the end is free again, also after a call
+// that was left behind.
 //
-// The package will not check a pool (hostcheck does), open or close its gate (package controller does), decide
-// anything, or work in a directory itself (package volume does).
+// The package will not check a pool (hostcheck does), open or close its gate (package controller
+// does), decide anything, or work in a directory itself (package volume does).
 package disk
 
 import (
@@ -30,8 +34,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Storage works in one pool's directory; volume.Pool is the real one. Every call is given the identity that was
-// checked, and returns volume.ErrDirectoryReplaced for a directory with another one. Every call can be repeated.
+// Storage works in one pool's directory; volume.Pool is the real one. Every call is given the
+// identity that was checked, and returns volume.ErrDirectoryReplaced for a directory with another
+// one. Every call can be repeated.
 type Storage interface {
 	Create(ctx context.Context, id mounts.Identity, spec volume.Spec) (dir string, err error)
 	Undo(ctx context.Context, id mounts.Identity, pv string) error
@@ -64,16 +69,16 @@ type Options struct {
 	Gate    Gate
 	Storage Storage
 	Label   string // the SELinux label of new volumes, "" where there is no SELinux
-	// Look makes the pool be looked at again. It is called while a call takes longer than Slow, and when a call
-	// ends that a closed pool left behind. It must not block.
+	// Look makes the pool be looked at again. It is called while a call takes longer than Slow, and
+	// when a call ends that a closed pool left behind. It must not block.
 	Look func()
 	Slow time.Duration
-	// Account is what the pool has promised; nil is one that nothing else knows. Overcommit is how many times the
-	// filesystem may be promised, 0 is once.
+	// Account is what the pool has promised; nil is one that nothing else knows. Overcommit is how
+	// many times the filesystem may be promised, 0 is once.
 	Account    *capacity.Account
 	Overcommit float64
-	// Recount is called when the account may be wrong until the records are read again, which it must not wait for. nil
-	// is not called.
+	// Recount is called when the account may be wrong until the records are read again, which it
+	// must not wait for. nil is not called.
 	Recount func()
 }
 
@@ -85,9 +90,9 @@ type Pool struct {
 	counting chan struct{} // held by the call that counts what is promised
 }
 
-// createSlots is how many volumes are made in a pool at once, of the claims that are worked on: enough for
-// disks that are slow to respond, because those who wait for the same directory's fsync share it. More of
-// them take processor time from the API server (make bench).
+// createSlots is how many volumes are made in a pool at once, of the claims that are worked on:
+// enough for disks that are slow to respond, because those who wait for the same directory's fsync
+// share it. More of them take processor time from the API server (make bench).
 const createSlots = 16
 
 // New returns the way to a pool. It touches nothing.
@@ -105,16 +110,16 @@ func New(o Options) *Pool {
 	}
 }
 
-// Open returns a handle on the pool. ok is false while nothing may be removed in it: then only the handle's
-// State can be used.
+// Open returns a handle on the pool. ok is false while nothing may be removed in it: then only the
+// handle's State can be used.
 func (p *Pool) Open(ctx context.Context) (h Handle, ok bool) {
 	// The channel first: it ends the handle if the pool closes after the state was read.
 	closed := p.tracker.whenClosed()
 	return p.handle(ctx, p.Gate.State(p.Name), closed)
 }
 
-// Opening returns a handle on a pool that was found in order just now, for what has to be read and written
-// before its gate opens. ok is as for Open.
+// Opening returns a handle on a pool that was found in order just now, for what has to be read and
+// written before its gate opens. ok is as for Open.
 func (p *Pool) Opening(ctx context.Context, r hostcheck.Report) (h Handle, ok bool) {
 	return p.handle(ctx, gate.State{Report: r, Checked: true}, p.tracker.whenClosed())
 }
@@ -124,5 +129,6 @@ func (p *Pool) handle(ctx context.Context, s gate.State, closed <-chan struct{})
 	return h, s.Removable()
 }
 
-// Close ends all handles, and returns volume.ErrDirectoryReplaced from the calls that wait. It is called after the gate closed.
+// Close ends all handles, and returns volume.ErrDirectoryReplaced from the calls that wait. It is
+// called after the gate closed.
 func (p *Pool) Close() { p.tracker.close() }

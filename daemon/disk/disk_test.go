@@ -17,7 +17,8 @@ import (
 	testpool "github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// report is of a pool whose directory has this inode; its free space is the same number, to tell reports apart.
+// report is of a pool whose directory has this inode; its free space is the same number, to tell
+// reports apart.
 func report(inode uint64, findings ...hostcheck.Finding) hostcheck.Report {
 	return hostcheck.Report{Pool: "fast", Identity: mounts.Identity{Inode: inode}, Size: 1 << 40, Available: 1 << 40, Free: inode, Findings: findings}
 }
@@ -67,8 +68,8 @@ func (s *seen) List(context.Context, mounts.Identity) (volume.Inventory, error) 
 	return volume.Inventory{}, nil
 }
 
-// What was decided for one directory is done in that one or refused, whatever the gate learnt since. This is what
-// volume.Pool compares (TestReplacedDirectory).
+// What was decided for one directory is done in that one or refused, whatever the gate learnt
+// since. This is what volume.Pool compares (TestReplacedDirectory).
 func TestHandleKeepsItsIdentity(t *testing.T) {
 	s := &seen{}
 	p, g := pool(s)
@@ -87,8 +88,8 @@ func (f *flipping) State(string) gate.State {
 	return gate.State{Checked: true, Report: report(f.asked)}
 }
 
-// The state that facts are made of and the identity that acts are given are of one report, however often the gate
-// changes meanwhile.
+// The state that facts are made of and the identity that acts are given are of one report, however
+// often the gate changes meanwhile.
 func TestStateAndIdentityAreOfOneMoment(t *testing.T) {
 	s, g := &seen{}, &flipping{}
 	p := poolAt(g, s)
@@ -100,7 +101,8 @@ func TestStateAndIdentityAreOfOneMoment(t *testing.T) {
 	}
 }
 
-// A pool that closed has ended its handles, also when it is open again, and nothing reaches the storage.
+// A pool that closed has ended its handles, also when it is open again, and nothing reaches the
+// storage.
 func TestClosedPoolEndsItsHandles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &seen{}
@@ -126,7 +128,8 @@ func TestClosedPoolEndsItsHandles(t *testing.T) {
 	})
 }
 
-// A full pool is open for what removes; a pool that is being opened is, for what has to be read before.
+// A full pool is open for what removes; a pool that is being opened is, for what has to be read
+// before.
 func TestOpenFor(t *testing.T) {
 	p, g := pool(&seen{})
 	g.Set(report(1, full), time.Now())
@@ -142,8 +145,8 @@ func TestOpenFor(t *testing.T) {
 	}
 }
 
-// A real pool whose directory is replaced between the decision and the call is refused, and nothing is made in
-// what stands there.
+// A real pool whose directory is replaced between the decision and the call is refused, and nothing
+// is made in what stands there.
 func TestReplacedDirectory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pool")
 	if err := os.Mkdir(path, 0o700); err != nil {
@@ -203,8 +206,8 @@ func TestHungCallReturnsWhenThePoolCloses(t *testing.T) {
 	})
 }
 
-// A call that hangs for ever keeps no other claim of the pool waiting once that closed and opened again;
-// nor does one that waits for it stay when the pool closes.
+// A call that hangs for ever keeps no other claim of the pool waiting once that closed and opened
+// again; nor does one that waits for it stay when the pool closes.
 func TestHungCallGivesItsSlotBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{entered: make(chan struct{}, 2), free: make(chan struct{})}
@@ -232,7 +235,8 @@ func TestHungCallGivesItsSlotBack(t *testing.T) {
 	})
 }
 
-// A call that was left behind makes the pool be looked at when it ends: it may be what kept it closed.
+// A call that was left behind makes the pool be looked at when it ends: it may be what kept it
+// closed.
 func TestCallLeftBehindLooksWhenItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{entered: make(chan struct{}, 1), free: make(chan struct{})}

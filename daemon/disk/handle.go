@@ -13,12 +13,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Handle is a pool at the moment in which it was opened, for one piece of work. Its methods end with the context
-// that it was opened with, and with the pool: see the package's comment. The zero Handle is closed.
+// Handle is a pool at the moment in which it was opened, for one piece of work. Its methods end
+// with the context that it was opened with, and with the pool: see the package's comment. The zero
+// Handle is closed.
 //
-// A call that hangs is left behind in the kernel. There are at most as many of these as workers, because a closed
-// pool gets no new ones. Each call can be repeated, so the one left behind does no harm when it ends; what it
-// made and is not wanted any more is found by its record.
+// A call that hangs is left behind in the kernel. There are at most as many of these as workers,
+// because a closed pool gets no new ones. Each call can be repeated, so the one left behind does no
+// harm when it ends; what it made and is not wanted any more is found by its record.
 type Handle struct {
 	State  gate.State // of the moment in which the handle was opened
 	ctx    context.Context
@@ -77,8 +78,9 @@ func (h Handle) do(work func(s Storage) error) error {
 	return err
 }
 
-// Create makes a volume, with the pool's label. It waits while too many are being made. The error is a
-// *capacity.FullError, and nothing was made, if what the pool has left is less than the volume is promised.
+// Create makes a volume, with the pool's label. It waits while too many are being made. The error
+// is a *capacity.FullError, and nothing was made, if what the pool has left is less than the volume
+// is promised.
 func (h Handle) Create(spec volume.Spec) error {
 	if !h.open() {
 		return errClosed
@@ -114,8 +116,9 @@ func (h Handle) Published(pv string) error {
 	return h.do(func(s Storage) error { return s.Published(h.ctx, h.id, pv) })
 }
 
-// Resize makes a volume one of this many bytes, in its record and in its limit if it has one. The error is a
-// *capacity.FullError, and nothing was changed, if the pool has less left than is needed besides.
+// Resize makes a volume one of this many bytes, in its record and in its limit if it has one. The
+// error is a *capacity.FullError, and nothing was changed, if the pool has less left than is needed
+// besides.
 func (h Handle) Resize(pv string, bytes int64) error {
 	if err := h.count(); err != nil {
 		return err
@@ -151,7 +154,8 @@ func (h Handle) PutBack(pv, claimUID string) error {
 	return h.do(func(s Storage) error { return s.PutBack(h.ctx, h.id, pv, claimUID) })
 }
 
-// Discard notes that the files of a volume in the trash may go, because its object went by the daemon's hand.
+// Discard notes that the files of a volume in the trash may go, because its object went by the
+// daemon's hand.
 func (h Handle) Discard(pv string) error {
 	return h.do(func(s Storage) error { return s.Discard(h.ctx, h.id, pv) })
 }
@@ -166,7 +170,8 @@ func (h Handle) Retain(pv string) error {
 	return h.do(func(s Storage) error { return s.Retain(h.ctx, h.id, pv) })
 }
 
-// Purge removes the files of a discarded volume, and its record. The error names the entries that are left.
+// Purge removes the files of a discarded volume, and its record. The error names the entries that
+// are left.
 func (h Handle) Purge(pv string) error {
 	return h.do(func(s Storage) error {
 		purged, err := s.Purge(h.ctx, h.id, pv)
@@ -177,7 +182,8 @@ func (h Handle) Purge(pv string) error {
 	})
 }
 
-// Lookup returns the record of a volume, nil if it has none; record.ErrDamaged for one that cannot be read.
+// Lookup returns the record of a volume, nil if it has none; record.ErrDamaged for one that cannot
+// be read.
 func (h Handle) Lookup(pv string) (*record.Record, error) { return h.lookup(record.Volume, pv) }
 
 // LookupSnapshot is Lookup for a snapshot, by its handle.
@@ -198,7 +204,8 @@ func (h Handle) lookup(kind record.Kind, name string) (*record.Record, error) {
 	return r, err
 }
 
-// LookupArchived returns the record of a claim's volume that is in the archive with its record, nil if there is none.
+// LookupArchived returns the record of a claim's volume that is in the archive with its record, nil
+// if there is none.
 func (h Handle) LookupArchived(pv, claimUID string) (*record.Record, error) {
 	return recorded(call(h, func(s Storage) (record.Record, error) { return s.LookupArchived(h.ctx, h.id, pv, claimUID) }))
 }
@@ -219,8 +226,8 @@ func (h Handle) Exists(directory string) (bool, error) {
 	return call(h, func(s Storage) (bool, error) { return s.Exists(h.ctx, h.id, directory) })
 }
 
-// Records returns the pool's records without those that are damaged: nothing is done with these, and the volumes
-// command shows them. The pool's account is corrected by them.
+// Records returns the pool's records without those that are damaged: nothing is done with these,
+// and the volumes command shows them. The pool's account is corrected by them.
 func (h Handle) Records() ([]record.Record, error) {
 	count := h.pool.counts(h.id)
 	inventory, err := call(h, func(s Storage) (volume.Inventory, error) { return s.List(h.ctx, h.id) })

@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Room is what the pool has for one more volume, or for one that grows. As long as the records cannot be read, none of
-// them counts; Create and Resize return why.
+// Room is what the pool has for one more volume, or for one that grows. As long as the records
+// cannot be read, none of them counts; Create and Resize return why.
 func (h Handle) Room() capacity.Room {
 	if h.open() {
 		_ = h.count()
@@ -26,8 +26,8 @@ func (h Handle) RoomFor(pv string) capacity.Room {
 	return h.pool.Account.RoomFor(pv, h.space())
 }
 
-// Room is what a pool has for one more volume, as far as it is known without reading its records: ok is false before
-// they were counted. own is what the pool itself promised.
+// Room is what a pool has for one more volume, as far as it is known without reading its records:
+// ok is false before they were counted. own is what the pool itself promised.
 func (p *Pool) Room() (room capacity.Room, own uint64, ok bool) {
 	h, _ := p.handle(context.Background(), p.Gate.State(p.Name), nil)
 	own, ok = p.Account.Promised()
@@ -40,7 +40,8 @@ func (p *Pool) RoomWith(promised uint64) capacity.Room {
 	return h.space().Room(promised)
 }
 
-// space is what the pool's account is asked with: the filesystem as it was when the handle was opened.
+// space is what the pool's account is asked with: the filesystem as it was when the handle was
+// opened.
 func (h Handle) space() capacity.Space {
 	r := h.State.Report
 	return capacity.Space{
@@ -48,9 +49,10 @@ func (h Handle) space() capacity.Space {
 	}
 }
 
-// create promises a volume its size and makes it. It runs to its end also where the caller does not wait for it any
-// longer, so that what it took is given back. The records are read again then: a canceled copy moves what it has to the
-// trash, and the comparison of records that was asked for when it was canceled may be over by that time.
+// create promises a volume its size and makes it. It runs to its end also where the caller does not
+// wait for it any longer, so that what it took is given back. The records are read again then: a
+// canceled copy moves what it has to the trash, and the comparison of records that was asked for
+// when it was canceled may be over by that time.
 func (h Handle) create(s Storage, spec volume.Spec) error {
 	taken, err := h.pool.Account.Take(spec.PV, spec.Reserved(), h.space())
 	if err != nil {
@@ -66,7 +68,8 @@ func (h Handle) create(s Storage, spec volume.Spec) error {
 	return err
 }
 
-// resize is create for a volume that there is. do reports whether it has the size then by this call.
+// resize is create for a volume that there is. do reports whether it has the size then by this
+// call.
 func (h Handle) resize(s Storage, pv string, bytes int64, of capacity.Space, do func() (bool, error)) error {
 	taken, err := h.pool.Account.Grow(pv, uint64(max(bytes, 0)), of)
 	if err != nil {
@@ -79,7 +82,8 @@ func (h Handle) resize(s Storage, pv string, bytes int64, of capacity.Space, do 
 	return err
 }
 
-// resized reports whether a call that failed wrote the size in the record all the same, and also if that cannot be told.
+// resized reports whether a call that failed wrote the size in the record all the same, and also if
+// that cannot be told.
 func (h Handle) resized(s Storage, pv string, bytes int64) bool {
 	r, err := s.Lookup(context.WithoutCancel(h.ctx), h.id, pv)
 	if err != nil && !errors.Is(err, volume.ErrNotRecorded) {
@@ -98,7 +102,8 @@ func (h Handle) left(s Storage, pv string) bool {
 	return !errors.Is(err, volume.ErrNotRecorded)
 }
 
-// count has the records read if the account is not of this directory's. One caller reads, and the others wait for it.
+// count has the records read if the account is not of this directory's. One caller reads, and the
+// others wait for it.
 func (h Handle) count() error {
 	if h.pool.Account.Known(h.id) {
 		return nil
@@ -137,8 +142,8 @@ func (p *Pool) counts(id mounts.Identity) (end func(volume.Inventory, error)) {
 	}
 }
 
-// promises is what the records promise: also those of volumes in the trash and in the archive, and of those that are
-// retained. A record whose directory is gone promises nothing.
+// promises is what the records promise: also those of volumes in the trash and in the archive, and
+// of those that are retained. A record whose directory is gone promises nothing.
 func promises(inventory volume.Inventory) map[string]capacity.Promise {
 	all := make(map[string]capacity.Promise, len(inventory.Volumes))
 	for _, r := range inventory.Volumes {

@@ -55,7 +55,8 @@ func (f *faulty) List(ctx context.Context, id mounts.Identity) (volume.Inventory
 	return f.Pool.List(ctx, id)
 }
 
-// ledger is an open pool of 1,000 bytes in a directory of the test, whose volumes are promised bytes.
+// ledger is an open pool of 1,000 bytes in a directory of the test, whose volumes are promised
+// bytes.
 type ledger struct {
 	*testing.T
 	*Pool
@@ -130,7 +131,8 @@ func TestPromiseLastsUntilThePurge(t *testing.T) {
 	l.promised(100, "its directory was removed by hand")
 }
 
-// The first creation after a start has the records counted, and so has the first in another directory.
+// The first creation after a start has the records counted, and so has the first in another
+// directory.
 func TestRecordsAreCountedFirst(t *testing.T) {
 	l := newLedger(t)
 	l.must(open(t, l.Pool).Create(sized("earlier", 700)))
@@ -176,8 +178,8 @@ func TestFailedCreation(t *testing.T) {
 	l.promised(600, "made again")
 }
 
-// A volume that grows is promised the difference, one that cannot is not changed, and one that shrinks is charged less
-// once its record says so.
+// A volume that grows is promised the difference, one that cannot is not changed, and one that
+// shrinks is charged less once its record says so.
 func TestPromiseFollowsTheSize(t *testing.T) {
 	l := newLedger(t)
 	h := open(t, l.Pool)
@@ -241,8 +243,9 @@ func (failing) Lookup(context.Context, mounts.Identity, string) (record.Record, 
 	return record.Record{}, volume.ErrNotRecorded
 }
 
-// Many workers make, fail, remove and count at the same time; the pool is never promised twice, and in the end the
-// account is what the disk has. The process ends in the middle now and then, and another one begins.
+// Many workers make, fail, remove and count at the same time; the pool is never promised twice, and
+// in the end the account is what the disk has. The process ends in the middle now and then, and
+// another one begins.
 func TestManyWorkersKeepTheAccount(t *testing.T) {
 	l := newLedger(t)
 	rng := rand.New(rand.NewPCG(1, 2))

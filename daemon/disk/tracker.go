@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// tracker knows the calls that are under way in a pool, and tells them that the pool was closed. All calls share
-// one timer: one for each would wake a thread each time.
+// tracker knows the calls that are under way in a pool, and tells them that the pool was closed.
+// All calls share one timer: one for each would wake a thread each time.
 type tracker struct {
 	look func()
 	slow time.Duration // how long a call may take before the pool is looked at, again and again

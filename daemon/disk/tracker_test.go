@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A call that takes long makes the pool be looked at, again and again; those that do not, however many
-// they are, do not.
+// A call that takes long makes the pool be looked at, again and again; those that do not, however
+// many they are, do not.
 func TestSlowCallMakesThePoolBeLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := make(chan time.Time, 10)

@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// Detach takes this node's directory of a released volume away, as plan.ForVolume decided, and then, when this node's
-// turn has come, removes the object.
+// Detach takes this node's directory of a released volume away, as plan.ForVolume decided, and
+// then, when this node's turn has come, removes the object.
 //
 //	directory away      a crash leaves the object: the first node to look goes on, this one with the next start
 //	tombstone written   the object with its finalizer: the same
@@ -54,8 +54,9 @@ func (d *Directory) Detach(ctx context.Context, h disk.Handle, pv *corev1.Persis
 	return 0, d.API.RemoveVolume(ctx, pv)
 }
 
-// ApplyTombstone takes the directory away of a volume that was removed without this node, as plan.ForRecord decided by
-// its tombstone. A crash in between leaves the record, with which the next start comes here again.
+// ApplyTombstone takes the directory away of a volume that was removed without this node, as
+// plan.ForRecord decided by its tombstone. A crash in between leaves the record, with which the
+// next start comes here again.
 func (d *Directory) ApplyTombstone(h disk.Handle, rec record.Record, v plan.Verdict) error {
 	if err := takeAway(h, rec.PV, rec.ClaimUID, v.Action); err != nil {
 		return err
@@ -67,8 +68,9 @@ func (d *Directory) ApplyTombstone(h disk.Handle, rec record.Record, v plan.Verd
 	return nil
 }
 
-// Memory returns the UIDs of the objects whose directory this process took away and which it still knows, with whether that
-// is so long ago that it helps another node which began to remove the object.
+// Memory returns the UIDs of the objects whose directory this process took away and which it still
+// knows, with whether that is so long ago that it helps another node which began to remove the
+// object.
 func (d *Directory) Memory() map[string]bool {
 	known := map[string]bool{}
 	for _, uid := range d.detached.Under("") {
@@ -87,7 +89,8 @@ func (d *Directory) Remember(detached map[string]bool) {
 	}
 }
 
-// removalDelay is how long this node still leaves the object to others, once its own directory is away.
+// removalDelay is how long this node still leaves the object to others, once its own directory is
+// away.
 func (d *Directory) removalDelay(ctx context.Context, pv *corev1.PersistentVolume) time.Duration {
 	if !d.detached.Has(string(pv.UID)) {
 		return 0

@@ -32,8 +32,8 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// Of several nodes each takes its own directory away at once; the object goes when the turn of one has come, and another
-// one's tombstone makes this node wait before it helps.
+// Of several nodes each takes its own directory away at once; the object goes when the turn of one
+// has come, and another one's tombstone makes this node wait before it helps.
 func TestDetachByTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

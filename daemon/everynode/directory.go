@@ -18,10 +18,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// API is the part of Kubernetes that is used. An object that does not exist is nil without an error.
+// API is the part of Kubernetes that is used. An object that does not exist is nil without an
+// error.
 type API interface {
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
-	// WriteTombstone writes one; one that is there already stays, and first is false. But Retain replaces Delete.
+	// WriteTombstone writes one; one that is there already stays, and first is false. But Retain
+	// replaces Delete.
 	WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error)
 	// ReleaseFinalizer takes our finalizer off an object, RemoveVolume deletes it besides.
 	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
@@ -82,8 +84,9 @@ type Directory struct {
 // New makes a Directory. It touches nothing.
 func New(o Options) *Directory { return &Directory{Options: o} }
 
-// Look looks at a volume of scope every-node. done is false if the volume is none, or its object is released or being
-// deleted: then it is looked at like any other volume, and Detach takes the directory away.
+// Look looks at a volume of scope every-node. done is false if the volume is none, or its object is
+// released or being deleted: then it is looked at like any other volume, and Detach takes the
+// directory away.
 func (d *Directory) Look(ctx context.Context, name string) (done bool, after time.Duration, err error) {
 	pv, watched := d.Volumes.Watched(name)
 	switch {
@@ -166,8 +169,8 @@ func (d *Directory) gather(h disk.Handle, pv *corev1.PersistentVolume) (plan.Par
 	return f, err
 }
 
-// make makes the directory. A crash after it leaves a directory of a volume whose object is there, which is what
-// should be; the next start finds it and does nothing.
+// make makes the directory. A crash after it leaves a directory of a volume whose object is there,
+// which is what should be; the next start finds it and does nothing.
 func (d *Directory) make(h disk.Handle, pv *corev1.PersistentVolume, f plan.PartFacts) error {
 	rec, err := plan.PartRecord(f)
 	if err != nil {
@@ -183,7 +186,8 @@ func (d *Directory) make(h disk.Handle, pv *corev1.PersistentVolume, f plan.Part
 	return h.Create(made)
 }
 
-// expand makes the directory as large as the volume object says. A crash before it leaves a smaller one: here again.
+// expand makes the directory as large as the volume object says. A crash before it leaves a smaller
+// one: here again.
 func (d *Directory) expand(h disk.Handle, pv *corev1.PersistentVolume) error {
 	bytes, _ := plan.Bytes(plan.SizeOf(pv))
 	if err := h.Resize(pv.Name, bytes); err != nil {
@@ -193,8 +197,8 @@ func (d *Directory) expand(h disk.Handle, pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-// putBack asks the API server whether the object really is in use again: the watch's memory may be older than the
-// removal of this node's directory.
+// putBack asks the API server whether the object really is in use again: the watch's memory may be
+// older than the removal of this node's directory.
 func (d *Directory) putBack(ctx context.Context, h disk.Handle, pv *corev1.PersistentVolume, v plan.Verdict) error {
 	now, err := d.API.GetVolume(ctx, pv.Name)
 	if err != nil || now == nil || now.UID != pv.UID || !plan.InUse(now) {
@@ -210,12 +214,13 @@ func (d *Directory) putBack(ctx context.Context, h disk.Handle, pv *corev1.Persi
 	return nil
 }
 
-// inFlightAgain is when a volume without an object is looked at again whose claim is being provisioned here. The object
-// may have come and gone meanwhile without an event: a watch that was broken brings neither.
+// inFlightAgain is when a volume without an object is looked at again whose claim is being
+// provisioned here. The object may have come and gone meanwhile without an event: a watch that was
+// broken brings neither.
 const inFlightAgain = 10 * time.Second
 
-// lookWithoutObject looks at a volume whose object the watch does not have any more, if this node still has
-// its directory: it was slower than the others, or its pool was closed.
+// lookWithoutObject looks at a volume whose object the watch does not have any more, if this node
+// still has its directory: it was slower than the others, or its pool was closed.
 func (d *Directory) lookWithoutObject(ctx context.Context, pv string) (after time.Duration, err error) {
 	h, ok := d.Disk.Open(ctx)
 	if !ok {

@@ -24,10 +24,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// What several nodes do with one volume is tested in test/everynode, with real disks and a real API server. Here are the
-// single steps of one node, which that cannot time.
+// What several nodes do with one volume is tested in test/everynode, with real disks and a real API
+// server. Here are the single steps of one node, which that cannot time.
 
-// node is one node with an API server, a disk and everything else around a Directory. It notes what is done.
+// node is one node with an API server, a disk and everything else around a Directory. It notes what
+// is done.
 type node struct {
 	*Directory
 	gate    *gate.Gate
@@ -162,7 +163,8 @@ var pool = plan.Pool{
 	Directory: func(pv, _, _ string) (string, error) { return pv, nil },
 }
 
-// newNode is node-a with the open pool "fast", which has nothing of the volume pvc-u. The object is bound.
+// newNode is node-a with the open pool "fast", which has nothing of the volume pvc-u. The object is
+// bound.
 func newNode() *node {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
 		Name: "pvc-u", UID: "v", CreationTimestamp: metav1.Now(), Finalizers: []string{plan.Finalizer},
@@ -261,8 +263,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// A volume whose object went within seconds of its claim's provisioning here is looked at again: no further event tells
-// of it, and its tombstone does not stay for ever.
+// A volume whose object went within seconds of its claim's provisioning here is looked at again: no
+// further event tells of it, and its tombstone does not stay for ever.
 func TestLookAgainWhileInFlight(t *testing.T) {
 	n := newNode()
 	n.watched, n.object, n.busy = nil, nil, true
@@ -301,7 +303,8 @@ func TestRecordOfANewDirectory(t *testing.T) {
 	}
 }
 
-// A pool that opens and closes all the time has two events on each volume, and in the end the one that is so.
+// A pool that opens and closes all the time has two events on each volume, and in the end the one
+// that is so.
 func TestFlappingPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()
@@ -338,8 +341,8 @@ func TestFlappingPool(t *testing.T) {
 	})
 }
 
-// A volume with a message that is not due yet, which then is not this provisioner's any more: nothing is to be reported,
-// and it is not looked at again until it changes.
+// A volume with a message that is not due yet, which then is not this provisioner's any more:
+// nothing is to be reported, and it is not looked at again until it changes.
 func TestNothingIsHeldForAVolumeWithoutAReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode()

@@ -14,7 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// late is how old an object is for which a directory is news: the node joined, was off, or could not.
+// late is how old an object is for which a directory is news: the node joined, was off, or could
+// not.
 const late = time.Minute
 
 func (d *Directory) reportMade(pv *corev1.PersistentVolume) {
@@ -26,8 +27,8 @@ func (d *Directory) reportMade(pv *corev1.PersistentVolume) {
 	}
 }
 
-// reportThere reports a directory that was reported missing. In a pool that opens and closes all the time it is reported
-// as often as that it is missing: each once, and again the one that lasts.
+// reportThere reports a directory that was reported missing. In a pool that opens and closes all
+// the time it is reported as often as that it is missing: each once, and again the one that lasts.
 func (d *Directory) reportThere(pv *corev1.PersistentVolume) {
 	message := fmt.Sprintf("node %s has its directory for this volume again, in pool %s", d.Node, d.Pool)
 	if !d.said.Recovered(string(pv.UID), message) {
@@ -37,7 +38,8 @@ func (d *Directory) reportThere(pv *corev1.PersistentVolume) {
 	d.Events.Event(report.Volume(pv), corev1.EventTypeNormal, plan.ReasonPartMade, message)
 }
 
-// reportExpanded reports a directory that is larger now: to the log, and to the volume if it was reported that it is not.
+// reportExpanded reports a directory that is larger now: to the log, and to the volume if it was
+// reported that it is not.
 func (d *Directory) reportExpanded(pv *corev1.PersistentVolume) {
 	size := plan.SizeOf(pv)
 	message := fmt.Sprintf("node %s: the directory of this volume has %s now, in pool %s", d.Node, words.Name(size.String()), d.Pool)
@@ -58,8 +60,8 @@ func (d *Directory) reportMissing(pv *corev1.PersistentVolume, v plan.Verdict) {
 	d.Events.Event(report.Volume(pv), corev1.EventTypeWarning, v.Reason, v.Message)
 }
 
-// failed reports an error of the disk, and returns it. A pool that moved is looked at before anything is reported; its
-// gate then has the reason.
+// failed reports an error of the disk, and returns it. A pool that moved is looked at before
+// anything is reported; its gate then has the reason.
 func (d *Directory) failed(pv *corev1.PersistentVolume, err error) error {
 	d.Volumes.LookAtPool()
 	if !errors.Is(err, volume.ErrDirectoryReplaced) && !errors.Is(err, context.Canceled) {

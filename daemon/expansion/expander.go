@@ -22,7 +22,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// API is the part of Kubernetes that is used. An object that does not exist is nil without an error.
+// API is the part of Kubernetes that is used. An object that does not exist is nil without an
+// error.
 type API interface {
 	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
@@ -91,8 +92,8 @@ func (x *Expander) Forget(uid string) {
 	x.first.End(uid)
 }
 
-// Look looks at a claim that requests more than it has, as the watch brought it. What is not to be changed costs no
-// request.
+// Look looks at a claim that requests more than it has, as the watch brought it. What is not to be
+// changed costs no request.
 func (x *Expander) Look(ctx context.Context, p Pool, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	pv, err := x.volumeOf(ctx, p, claim)
 	if err != nil || pv == nil {
@@ -115,8 +116,9 @@ func acts(f plan.ExpandFacts, v plan.Verdict) bool {
 	return v.Action == plan.Expand || v.Action == plan.Infeasible && !f.Noted(corev1.PersistentVolumeClaimControllerResizeInfeasible)
 }
 
-// volumeOf is the claim's volume, nil if it is another node's. What is in a pool that others have, too, may bear the name
-// of another node, from before the pool was shared, and then no watch of this one brings it.
+// volumeOf is the claim's volume, nil if it is another node's. What is in a pool that others have,
+// too, may bear the name of another node, from before the pool was shared, and then no watch of
+// this one brings it.
 func (x *Expander) volumeOf(ctx context.Context, p Pool, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
 	pv, watched := x.Controller.WatchedVolume(claim.Spec.VolumeName)
 	if watched || p.Scope != plan.ScopeShared || !p.Elector.Leads() {
@@ -149,8 +151,8 @@ func (x *Expander) gather(ctx context.Context, p Pool, claim *corev1.PersistentV
 	return f, h, err
 }
 
-// act decides once more, on objects that were read just now, and does it. A tenant may change a request often, and each
-// change costs some requests: too many are left for later.
+// act decides once more, on objects that were read just now, and does it. A tenant may change a
+// request often, and each change costs some requests: too many are left for later.
 func (x *Expander) act(ctx context.Context, p Pool, seen *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	allowed, logIt := x.limiter.Allow(seen.Namespace, time.Now())
 	if logIt {
@@ -207,7 +209,8 @@ func (x *Expander) expand(ctx context.Context, p Pool, h disk.Handle, f plan.Exp
 		}
 		return &diskError{err}
 	}
-	// Also of an object that has the size: a server that was restored meanwhile refuses it, and the claim is told no size then.
+	// Also of an object that has the size: a server that was restored meanwhile refuses it, and the
+	// claim is told no size then.
 	if err := x.API.SetCapacity(ctx, f.Volume, target); err != nil {
 		return err
 	}
@@ -218,8 +221,9 @@ func (x *Expander) expand(ctx context.Context, p Pool, h disk.Handle, f plan.Exp
 	return nil
 }
 
-// tooLate: another volume was promised the space since the facts of this one were gathered. It is decided again with what
-// is left; of scope every-node another node may have the room, and the claim is looked at again.
+// tooLate: another volume was promised the space since the facts of this one were gathered. It is
+// decided again with what is left; of scope every-node another node may have the room, and the
+// claim is looked at again.
 func (x *Expander) tooLate(ctx context.Context, p Pool, f plan.ExpandFacts) error {
 	if verdict := plan.ForExpansion(f); verdict.Action == plan.Infeasible {
 		return x.refuse(ctx, p, f, verdict)
@@ -227,8 +231,8 @@ func (x *Expander) tooLate(ctx context.Context, p Pool, f plan.ExpandFacts) erro
 	return nil
 }
 
-// finish writes that the claim has the size. kubelet may have done so in between, for a local volume: then the status
-// is not as given, and all is well.
+// finish writes that the claim has the size. kubelet may have done so in between, for a local
+// volume: then the status is not as given, and all is well.
 func (x *Expander) finish(ctx context.Context, claim *corev1.PersistentVolumeClaim, size resource.Quantity) error {
 	_, err := x.API.PatchClaimStatus(ctx, claim, plan.DoneStatus(size))
 	if !apierrors.IsConflict(err) {
@@ -294,8 +298,8 @@ type diskError struct{ error }
 
 func (e *diskError) Unwrap() error { return e.error }
 
-// failed reports an error, and returns it so that the claim is looked at again. What changed meanwhile is decided anew, by
-// what the watch brings.
+// failed reports an error, and returns it so that the claim is looked at again. What changed
+// meanwhile is decided anew, by what the watch brings.
 func (x *Expander) failed(p Pool, claim *corev1.PersistentVolumeClaim, err error) error {
 	var ofDisk *diskError
 	switch {
@@ -308,8 +312,8 @@ func (x *Expander) failed(p Pool, claim *corev1.PersistentVolumeClaim, err error
 	}
 }
 
-// diskFailed reports an error of the disk, and returns it. A pool that moved is looked at before anything is reported; its
-// gate then has the reason.
+// diskFailed reports an error of the disk, and returns it. A pool that moved is looked at before
+// anything is reported; its gate then has the reason.
 func (x *Expander) diskFailed(p Pool, claim *corev1.PersistentVolumeClaim, err error) error {
 	p.LookAt()
 	if !errors.Is(err, volume.ErrDirectoryReplaced) && !errors.Is(err, context.Canceled) {

@@ -28,10 +28,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// What a user sees is tested in test/e2e and test/everynode, with real disks and a real API server. Here are the single
-// steps of one daemon, each of which fails, or is overtaken by another writer.
+// What a user sees is tested in test/e2e and test/everynode, with real disks and a real API server.
+// Here are the single steps of one daemon, each of which fails, or is overtaken by another writer.
 
-// environment is a claim of 1Gi in a pool with room for 10Gi, an API server and a disk. It notes what is written.
+// environment is a claim of 1Gi in a pool with room for 10Gi, an API server and a disk. It notes
+// what is written.
 type environment struct {
 	*Expander
 	claim  *corev1.PersistentVolumeClaim // what the API server has
@@ -205,7 +206,8 @@ func (e *environment) look(t *testing.T, p Pool) (time.Duration, error) {
 
 const whole = "begun, disk 2Gi, object 2Gi, done, counted VolumeResizeSuccessful"
 
-// The steps come in Kubernetes' order. One that fails is not followed by another, and the next look goes on from there.
+// The steps come in Kubernetes' order. One that fails is not followed by another, and the next look
+// goes on from there.
 func TestSteps(t *testing.T) {
 	e, p := growing()
 	if after, err := e.look(t, p); err != nil || after != 0 || e.did() != whole {
@@ -274,8 +276,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// The API server is restored between two requests. A claim that it has unbound has nothing to be expanded; and the claim is told no
-// size that the restored volume object does not say.
+// The API server is restored between two requests. A claim that it has unbound has nothing to be
+// expanded; and the claim is told no size that the restored volume object does not say.
 func TestRestored(t *testing.T) {
 	e, p := growing()
 	seen := plan.LeanClaim(e.claim)
@@ -295,8 +297,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// An attempt that got to the disk is undone if less is requested then: record and limit become smaller, once, and never
-// smaller than the volume object says.
+// An attempt that got to the disk is undone if less is requested then: record and limit become
+// smaller, once, and never smaller than the volume object says.
 func TestLowered(t *testing.T) {
 	e, p := growing()
 	e.request("5Gi")
@@ -311,8 +313,8 @@ func TestLowered(t *testing.T) {
 	}
 }
 
-// A watch that is behind shows a claim that was expanded to 2Gi, as it was in the middle of that, after another daemon
-// expanded it to 3Gi: nothing becomes smaller.
+// A watch that is behind shows a claim that was expanded to 2Gi, as it was in the middle of that,
+// after another daemon expanded it to 3Gi: nothing becomes smaller.
 func TestStaleWatch(t *testing.T) {
 	e, p := growing()
 	e.fails["done"] = errors.New("paused")
@@ -329,8 +331,8 @@ func TestStaleWatch(t *testing.T) {
 	}
 }
 
-// What cannot be is written once, with one event for each request, and costs no request of the API after that. The user
-// may request less.
+// What cannot be is written once, with one event for each request, and costs no request of the API
+// after that. The user may request less.
 func TestInfeasible(t *testing.T) {
 	e, p := growing()
 	for _, size := range []string{"20Gi", "30Gi"} {
@@ -395,8 +397,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// A tenant that changes the request again and again is served at first, and then once a second. Another namespace
-// is not delayed by that.
+// A tenant that changes the request again and again is served at first, and then once a second.
+// Another namespace is not delayed by that.
 func TestExpansionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, p := growing()

@@ -26,9 +26,10 @@ func (s State) Open() bool { return s.Checked && s.Report.Open() }
 // Removable reports whether volumes may be removed: also from a pool that is merely full.
 func (s State) Removable() bool { return s.Checked && s.Report.Removable() }
 
-// Identity is the directory that may be worked in. While nothing may be removed it is none, which no
-// directory is: the report of a pool whose storage was replaced carries the identity of what stands
-// in its place, and a caller that saw the gate open a moment ago must not take that for the pool.
+// Identity is the directory that may be worked in. While nothing may be removed it is none, which
+// no directory is: the report of a pool whose storage was replaced carries the identity of what
+// stands in its place, and a caller that saw the gate open a moment ago must not take that for the
+// pool.
 func (s State) Identity() mounts.Identity {
 	if !s.Removable() {
 		return mounts.Identity{}
@@ -64,8 +65,8 @@ func New(pools ...string) *Gate {
 	return g
 }
 
-// Set takes a new report of a pool and returns the states before and after. From its return on every
-// State call sees the new verdict. Reports of unknown pools are ignored.
+// Set takes a new report of a pool and returns the states before and after. From its return on
+// every State call sees the new verdict. Reports of unknown pools are ignored.
 func (g *Gate) Set(r hostcheck.Report, now time.Time) (before, after State) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// All follows the order of New, not that of the reports: the status and its reader count on the pool's place.
+// All follows the order of New, not that of the reports: the status and its reader count on the
+// pool's place.
 func TestAllIsInTheOrderOfNew(t *testing.T) {
 	pools := []string{"slow", "fast", "archive", "a", "b"}
 	g := New(pools...)
@@ -25,8 +26,8 @@ func TestAllIsInTheOrderOfNew(t *testing.T) {
 	}
 }
 
-// A pool moved when other storage stands in its place, and when it closes; not when it merely gets full, because
-// what is removed from it is still the same directory's.
+// A pool moved when other storage stands in its place, and when it closes; not when it merely gets
+// full, because what is removed from it is still the same directory's.
 func TestMoved(t *testing.T) {
 	state := func(severity hostcheck.Severity, inode uint64) State {
 		r := found(severity, "Reason", "m")

@@ -19,9 +19,11 @@ type Daemon struct {
 }
 
 const (
-	// lines is how many requests are worked on at once. A socket of datagrams has room for ten of a daemon that is not read.
+	// lines is how many requests are worked on at once. A socket of datagrams has room for ten of a
+	// daemon that is not read.
 	lines = 4
-	// offering is how long the node service has to take an end, and again how soon another one is sent after that failed.
+	// offering is how long the node service has to take an end, and again how soon another one is
+	// sent after that failed.
 	offering = 5 * time.Second
 	again    = time.Second
 )
@@ -50,8 +52,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// line works on what comes on one pair of sockets. It returns nil when the node service has closed its end after it asked for
-// something.
+// line works on what comes on one pair of sockets. It returns nil when the node service has closed
+// its end after it asked for something.
 func (d Daemon) line(ctx context.Context) error {
 	end, err := ipc.Connect(d.Socket, "inline", time.Now().Add(offering))
 	if err != nil {

@@ -17,8 +17,8 @@ type Host struct {
 	Kubelet string // its root directory
 }
 
-// Mounted reports whether a directory, by its absolute path without links, is mounted elsewhere. Nothing but the mount table is
-// looked at.
+// Mounted reports whether a directory, by its absolute path without links, is mounted elsewhere.
+// Nothing but the mount table is looked at.
 func (Host) Mounted(directory string) (bool, error) {
 	table, err := mounts.Read()
 	if err != nil {
@@ -36,9 +36,9 @@ func (Host) Mounted(directory string) (bool, error) {
 	return false, nil
 }
 
-// Pod reports whether kubelet has a directory of the pod with this UID. It makes one before it has volumes mounted, and removes it
-// when they are unmounted (pkg/kubelet, cleanupOrphanedPodDirs). That it has not is only known while its directory of all pods is
-// there.
+// Pod reports whether kubelet has a directory of the pod with this UID. It makes one before it has
+// volumes mounted, and removes it when they are unmounted (pkg/kubelet, cleanupOrphanedPodDirs).
+// That it has not is only known while its directory of all pods is there.
 func (h Host) Pod(uid string) (bool, error) {
 	if uid == "" || uid == "." || uid == ".." || strings.ContainsAny(uid, "/\x00") {
 		return true, fmt.Errorf("%q is no pod's UID", uid)

@@ -70,8 +70,8 @@ func (p *parties) ask(r Request) error {
 	return p.service.Ask(ctx, r)
 }
 
-// A request reaches the daemon with all that it says, and the daemon's reply comes back; another daemon takes the place of one
-// that ended.
+// A request reaches the daemon with all that it says, and the daemon's reply comes back; another
+// daemon takes the place of one that ended.
 func TestAsk(t *testing.T) {
 	p := newParties(t)
 	want := Request{Act: Make, Driver: "d", Handle: "h", Pool: "fast", Size: "1Gi", Namespace: "ns", Pod: "p", UID: "u"}
@@ -109,8 +109,8 @@ func TestAskAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// A daemon that is away is waited for by who asks, and not by who tells. One that takes too long is not waited for, and its late
-// reply is no other request's.
+// A daemon that is away is waited for by who asks, and not by who tells. One that takes too long is
+// not waited for, and its late reply is no other request's.
 func TestAway(t *testing.T) {
 	p := newParties(t)
 	if err := p.service.Tell(p.Context(), Request{}); !errors.Is(err, ErrAway) {
@@ -163,7 +163,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// A tenant writes the size. A request that is too long for a message is refused, and takes no end from other pods.
+// A tenant writes the size. A request that is too long for a message is refused, and takes no end
+// from other pods.
 func TestLongRequest(t *testing.T) {
 	p := newParties(t)
 	p.daemon(func(_ context.Context, r Request) error { return errors.New("it came") })

@@ -32,7 +32,8 @@ type reply struct {
 // largest is the size of the largest message, in bytes.
 const largest = 32 << 10
 
-// SocketPath is the node service's socket, beside the one of the driver that the daemon provisions for.
+// SocketPath is the node service's socket, beside the one of the driver that the daemon provisions
+// for.
 func SocketPath(kubeletRoot, driver string) string {
 	return path.Join(kubeletRoot, "plugins", driver, SocketName)
 }

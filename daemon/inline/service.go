@@ -12,7 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 )
 
-// Service is the node service's side: it has the ends on which a daemon works, and uses each for one request at a time.
+// Service is the node service's side: it has the ends on which a daemon works, and uses each for
+// one request at a time.
 type Service struct {
 	idle chan *ipc.End
 	once sync.Once
@@ -29,7 +30,8 @@ var (
 )
 
 const (
-	// kept is how many ends are kept. A daemon that is started again sends new ones before the old ones were found closed.
+	// kept is how many ends are kept. A daemon that is started again sends new ones before the old
+	// ones were found closed.
 	kept = 4 * lines
 	// within is how long a daemon may be away, or take: it is started again in that time.
 	within = 15 * time.Second
@@ -73,8 +75,8 @@ func (s *Service) take(end *ipc.End) {
 	}
 }
 
-// Ask has the daemon do something. It waits for a daemon for a while. What is too long for a message is refused here: the daemon
-// would read a part of it, and close the end, and the next one.
+// Ask has the daemon do something. It waits for a daemon for a while. What is too long for a
+// message is refused here: the daemon would read a part of it, and close the end, and the next one.
 func (s *Service) Ask(ctx context.Context, r Request) error {
 	if text, err := json.Marshal(r); err != nil || len(text) > largest {
 		return fmt.Errorf("%w: a request of %d bytes, of at most %d", ErrRefused, len(text), largest)
@@ -112,7 +114,8 @@ func (s *Service) Tell(ctx context.Context, r Request) error {
 // telling is how long kubelet waits for the end of a volume at most, besides.
 const telling = 2 * time.Second
 
-// exchange sends a request on an end. done is false if its daemon has ended: another one may be there.
+// exchange sends a request on an end. done is false if its daemon has ended: another one may be
+// there.
 func (s *Service) exchange(ctx context.Context, end *ipc.End, r Request) (done bool, err error) {
 	got, err := ask(ctx, end, r)
 	if err != nil {

@@ -24,25 +24,25 @@ func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVo
 	return each(ctx, source, visit)
 }
 
-// FewVolumes reads the volume objects of the cluster as they are at the time of the call or later, in one page: of more than limit only
-// some. It reports whether visit was called with all.
+// FewVolumes reads the volume objects of the cluster as they are at the time of the call or later,
+// in one page: of more than limit only some. It reports whether visit was called with all.
 func (c *Client) FewVolumes(ctx context.Context, limit int64, visit func(*corev1.PersistentVolume)) (all bool, err error) {
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	next, err := eachOfPage(ctx, source, metav1.ListOptions{Limit: limit}, visit)
 	return err == nil && next == "", err
 }
 
-// EachPod reads the pods that a field selector leaves, a page at a time: of one namespace, or of all
-// if it is empty.
+// EachPod reads the pods that a field selector leaves, a page at a time: of one namespace, or of
+// all if it is empty.
 func (c *Client) EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error {
 	source := c.source(c.core, "pods", func() runtime.Object { return &corev1.PodList{} })
 	source.namespace, source.fields = namespace, fields
 	return each(ctx, source, visit)
 }
 
-// EachLock reads the leader election objects of this name in all namespaces: Leases, and the Endpoints of
-// older programs, which are converted to the Lease in their annotation. It is an error if the kubeconfig may not list
-// them.
+// EachLock reads the leader election objects of this name in all namespaces: Leases, and the
+// Endpoints of older programs, which are converted to the Lease in their annotation. It is an error
+// if the kubeconfig may not list them.
 func (c *Client) EachLock(ctx context.Context, name string, visit func(*coordinationv1.Lease)) error {
 	leases := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
 	endpoints := c.source(c.core, "endpoints", func() runtime.Object { return &corev1.EndpointsList{} })
@@ -57,8 +57,9 @@ func (c *Client) EachLock(ctx context.Context, name string, visit func(*coordina
 	}))
 }
 
-// leaderRecord is the annotation of Endpoints that are a lock (client-go, tools/leaderelection/resourcelock,
-// LeaderElectionRecord). That package would link the clientset, which takes 10 MiB in each daemon (TestNoClientset (daemon)).
+// leaderRecord is the annotation of Endpoints that are a lock (client-go,
+// tools/leaderelection/resourcelock, LeaderElectionRecord). That package would link the clientset,
+// which takes 10 MiB in each daemon (TestNoClientset (daemon)).
 type leaderRecord struct {
 	HolderIdentity       string      `json:"holderIdentity"`
 	LeaseDurationSeconds int32       `json:"leaseDurationSeconds"`
@@ -104,12 +105,14 @@ func eachOfPage[T any](ctx context.Context, from *source, options metav1.ListOpt
 	return about.GetContinue(), nil
 }
 
-// GetNode requests a node from the API server. It returns nil without an error if the node does not exist.
+// GetNode requests a node from the API server. It returns nil without an error if the node does not
+// exist.
 func (c *Client) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
 	return read[corev1.Node](ctx, c.core.Get().Resource("nodes"), name, "node "+name)
 }
 
-// CSIDrivers returns the CSI drivers that kubelet has registered on a node. A node without a CSINode has none.
+// CSIDrivers returns the CSI drivers that kubelet has registered on a node. A node without a
+// CSINode has none.
 func (c *Client) CSIDrivers(ctx context.Context, node string) (names []string, err error) {
 	registered, err := read[storagev1.CSINode](ctx, c.storage.Get().Resource("csinodes"), node, "the CSI drivers of node "+node)
 	if registered == nil {
@@ -121,9 +124,9 @@ func (c *Client) CSIDrivers(ctx context.Context, node string) (names []string, e
 	return names, nil
 }
 
-// CheckVolume returns an error if the server would not accept an object of a name that another object still has: the server
-// validates it and runs admission before it checks the name (apiserver, pkg/registry/generic/registry,
-// Store.Create).
+// CheckVolume returns an error if the server would not accept an object of a name that another
+// object still has: the server validates it and runs admission before it checks the name
+// (apiserver, pkg/registry/generic/registry, Store.Create).
 func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error {
 	request := c.core.Post().Resource("persistentvolumes").Param("dryRun", metav1.DryRunAll).
 		Body(pv).Timeout(callTimeout)
@@ -134,8 +137,9 @@ func (c *Client) CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) e
 	return nil
 }
 
-// PatchVolume changes labels, annotations, finalizers and policy of a volume object, if it still is as given:
-// a concurrent change is not overwritten, and is an error (a conflict). It returns the changed object.
+// PatchVolume changes labels, annotations, finalizers and policy of a volume object, if it still is
+// as given: a concurrent change is not overwritten, and is an error (a conflict). It returns the
+// changed object.
 func (c *Client) PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error) {
 	return c.markVolume(ctx, pv, m)
 }

@@ -15,12 +15,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// Marks are put on and taken off, and nothing else changes; a client that changed the object since wins.
+// Marks are put on and taken off, and nothing else changes; a client that changed the object since
+// wins.
 func TestPatchVolume(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{})
 	was := created(t, volume("marked", "1", others))
-	// Its claim does not exist, and kube-controller-manager writes that on the object: once, then it is done.
+	// Its claim does not exist, and kube-controller-manager writes that on the object: once, then
+	// it is done.
 	eventually(t, "the volume is released", func() bool {
 		now, err := c.GetVolume(ctx, "marked")
 		if err != nil || now == nil {

@@ -12,10 +12,10 @@ import (
 // longestProbe is how long the other informers wait for the response to one informer's request.
 const longestProbe = 5 * time.Second
 
-// breaker is a circuit breaker that the informers of one client share. While the API server is away, one informer at a
-// time sends a request, and the others wait until a request has a response. A server that comes back refuses
-// requests for some seconds (403 until it has read its roles, 429 until its watch caches are full), and 100 nodes with
-// four informers each would prolong that.
+// breaker is a circuit breaker that the informers of one client share. While the API server is
+// away, one informer at a time sends a request, and the others wait until a request has a response.
+// A server that comes back refuses requests for some seconds (403 until it has read its roles, 429
+// until its watch caches are full), and 100 nodes with four informers each would prolong that.
 type breaker struct {
 	mu      sync.Mutex
 	open    bool          // the last connection broke, and no request has had a response since
@@ -57,8 +57,8 @@ func (b *breaker) retry() {
 	}
 }
 
-// wait returns when the caller may send a request: the breaker is closed, the caller is the one that
-// probes, another informer's probe has taken longestProbe, or ctx has ended.
+// wait returns when the caller may send a request: the breaker is closed, the caller is the one
+// that probes, another informer's probe has taken longestProbe, or ctx has ended.
 func (b *breaker) wait(ctx context.Context) {
 	for ctx.Err() == nil {
 		b.mu.Lock()
@@ -87,8 +87,8 @@ func (b *breaker) wait(ctx context.Context) {
 	}
 }
 
-// done records that an informer's requests are over, with the error of the last one, or nil. An error that is not
-// the server's own opens the breaker.
+// done records that an informer's requests are over, with the error of the last one, or nil. An
+// error that is not the server's own opens the breaker.
 func (b *breaker) done(err error) {
 	var status apierrors.APIStatus
 	b.mu.Lock()
@@ -102,8 +102,8 @@ func (b *breaker) done(err error) {
 	b.endProbe()
 }
 
-// suspect opens the breaker for a watch that ended before its time without an error, as those of all informers do when
-// the server goes away: the next request is a probe, which need not wait.
+// suspect opens the breaker for a watch that ended before its time without an error, as those of
+// all informers do when the server goes away: the next request is a probe, which need not wait.
 func (b *breaker) suspect() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// While the server is away one informer at a time sends requests, and all go on when one has a response.
+// While the server is away one informer at a time sends requests, and all go on when one has a
+// response.
 func TestOneInformerProbes(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// driverLabel is external-provisioner's label of CSIStorageCapacity objects, with the driver's name.
+	// driverLabel is external-provisioner's label of CSIStorageCapacity objects, with the driver's
+	// name.
 	driverLabel = "csi.storage.k8s.io/drivername"
 	// managerLabel tells whose the objects are; external-provisioner leaves those of others alone.
 	managerLabel = "csi.storage.k8s.io/managed-by"
@@ -33,8 +34,8 @@ const (
 	driverStrict = "hostpath-provisioner/every-node-publishes"
 	// capacityClosed has the reason why a node's pool takes no volumes.
 	capacityClosed = "hostpath-provisioner/closed"
-	// driverPartOf labels the CSIDriver of our manifests, and driverManaged those of earlier versions: Helm
-	// writes its own name over that.
+	// driverPartOf labels the CSIDriver of our manifests, and driverManaged those of earlier
+	// versions: Helm writes its own name over that.
 	driverPartOf  = "app.kubernetes.io/part-of"
 	driverManaged = "app.kubernetes.io/managed-by"
 )
@@ -42,8 +43,8 @@ const (
 // pageOfCapacities is how many objects are read at once.
 const pageOfCapacities = 500
 
-// publishing is for all requests of this file. The manifests of earlier versions did not grant them: package storagecapacity
-// reports that, and it is no reason for an alert.
+// publishing is for all requests of this file. The manifests of earlier versions did not grant
+// them: package storagecapacity reports that, and it is no reason for an alert.
 func publishing(ctx context.Context) context.Context {
 	return context.WithValue(ctx, uncounted{}, true)
 }
@@ -103,8 +104,9 @@ func (c *Client) CreateCapacity(ctx context.Context, o storagecapacity.Object) e
 	return nil
 }
 
-// capacityObject always has a capacity: kube-scheduler 1.37 scores by it without a look whether it is there
-// (volumebinding, Score). That of the nodes that publish nothing is 0 beside an unbounded size, so that they are chosen last.
+// capacityObject always has a capacity: kube-scheduler 1.37 scores by it without a look whether it
+// is there (volumebinding, Score). That of the nodes that publish nothing is 0 beside an unbounded
+// size, so that they are chosen last.
 func (c *Client) capacityObject(o storagecapacity.Object) *storagev1.CSIStorageCapacity {
 	labels := map[string]string{managerLabel: component, driverLabel: c.options.Provisioner}
 	owner := metav1.OwnerReference{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver", Name: o.Owner.Name, UID: types.UID(o.Owner.UID)}

@@ -29,7 +29,8 @@ func capacityClient(t *testing.T) (*Client, *wire, string) {
 	return c, w, ns
 }
 
-// object is what node-a publishes for a class, owned by a node that exists: the garbage collector removes what is not.
+// object is what node-a publishes for a class, owned by a node that exists: the garbage collector
+// removes what is not.
 func object(t *testing.T, provisioner, class string, bytes uint64, closed string) storagecapacity.Object {
 	t.Helper()
 	node, err := plane.Client().CoreV1().Nodes().Get(t.Context(), "capacity", metav1.GetOptions{})
@@ -54,8 +55,8 @@ func stored(t *testing.T, ns, name string) *storagev1.CSIStorageCapacity {
 	return o
 }
 
-// An object is written as the scheduler reads it, changed, written by its name once more, read back, and removed; one that does
-// not exist is no error.
+// An object is written as the scheduler reads it, changed, written by its name once more, read
+// back, and removed; one that does not exist is no error.
 func TestCapacities(t *testing.T) {
 	ctx := t.Context()
 	c, _, ns := capacityClient(t)
@@ -99,8 +100,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// The object for the nodes that publish nothing has no bound, and a capacity of 0, and goes with the CSIDriver. What another
-// program or a person published is not ours, and one that was damaged is written anew.
+// The object for the nodes that publish nothing has no bound, and a capacity of 0, and goes with
+// the CSIDriver. What another program or a person published is not ours, and one that was damaged
+// is written anew.
 func TestCapacitiesOfOthers(t *testing.T) {
 	ctx := t.Context()
 	c, _, ns := capacityClient(t)
@@ -151,7 +153,8 @@ func newDriver(t *testing.T, name string) *storagev1.CSIDriver {
 	return driver
 }
 
-// The CSIDriver is written by one of those that read it. One that was made by another program is told apart.
+// The CSIDriver is written by one of those that read it. One that was made by another program is
+// told apart.
 func TestCSIDriver(t *testing.T) {
 	ctx := t.Context()
 	c, _, ns := capacityClient(t)
@@ -221,7 +224,8 @@ func TestCapacitiesInPages(t *testing.T) {
 	}
 }
 
-// A right to publish that is missing is an error, and nothing that an alert counts. Other rights that are missing are counted.
+// A right to publish that is missing is an error, and nothing that an alert counts. Other rights
+// that are missing are counted.
 func TestCapacitiesForbidden(t *testing.T) {
 	ctx := t.Context()
 	var refused []string

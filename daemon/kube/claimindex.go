@@ -16,8 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// HasClaimPolicy reports whether the cluster has an object of the claim policy's name. There is none for who may not read it, nor
-// in a server before Kubernetes 1.36.
+// HasClaimPolicy reports whether the cluster has an object of the claim policy's name. There is
+// none for who may not read it, nor in a server before Kubernetes 1.36.
 func (c *Client) HasClaimPolicy(ctx context.Context) (bool, error) {
 	err := c.admission.Get().Resource("mutatingadmissionpolicies").Name(claimindex.Name).
 		SetHeader("Accept", metadataOnly("PartialObjectMetadata")).
@@ -31,8 +31,8 @@ func (c *Client) HasClaimPolicy(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// WatchClaimIndex calls seen with the identity of the claim policy and its binding (claimindex.Identity) once both were read, and
-// with each change, until ctx ends.
+// WatchClaimIndex calls seen with the identity of the claim policy and its binding
+// (claimindex.Identity) once both were read, and with each change, until ctx ends.
 func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)) {
 	changed := make(chan struct{}, 1)
 	notify := func() {
@@ -65,8 +65,8 @@ func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)
 	}
 }
 
-// claimObjects returns an informer of the one object of a resource that has the claim policy's name. Its errors are not reported:
-// without it the daemon reads all claims.
+// claimObjects returns an informer of the one object of a resource that has the claim policy's
+// name. Its errors are not reported: without it the daemon reads all claims.
 func claimObjects[T Object](c *Client, resource string, empty runtime.Object, onChange func(was, now T)) *Informer[T] {
 	source := c.source(c.admission, resource, empty.DeepCopyObject)
 	source.fields = "metadata.name=" + claimindex.Name
@@ -76,7 +76,8 @@ func claimObjects[T Object](c *Client, resource string, empty runtime.Object, on
 // examples is how many claims are tried: one of them is probably still there.
 const examples = 8
 
-// TryClaimPolicy reports whether the API server labels claims, of which it reads a few. It is false where there is none.
+// TryClaimPolicy reports whether the API server labels claims, of which it reads a few. It is false
+// where there is none.
 func (c *Client) TryClaimPolicy(ctx context.Context) (labels bool, err error) {
 	labels, _, err = c.triesLabels(ctx)
 	return labels, err
@@ -85,9 +86,10 @@ func (c *Client) TryClaimPolicy(ctx context.Context) (labels bool, err error) {
 // AuditMost is how many claims one audit labels.
 const AuditMost = 10000
 
-// AuditClaims reads all claims of the cluster, a page at a time, and labels those that the selection misses: they are from before the
-// policy. whole reports that no claim is missed any more, and that the API server labels claims. It is false where there is no claim to
-// see that by. labelled is how many were missed, also with an error.
+// AuditClaims reads all claims of the cluster, a page at a time, and labels those that the
+// selection misses: they are from before the policy. whole reports that no claim is missed any
+// more, and that the API server labels claims. It is false where there is no claim to see that by.
+// labelled is how many were missed, also with an error.
 func (c *Client) AuditClaims(ctx context.Context, selection claimindex.Selection) (whole bool, labelled int, err error) {
 	var waiting, some, missed []*corev1.PersistentVolumeClaim
 	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
@@ -114,7 +116,8 @@ func (c *Client) AuditClaims(ctx context.Context, selection claimindex.Selection
 	return whole && len(missed) < AuditMost, len(missed), err
 }
 
-// labelMissed labels claims. It reports whether they have their label then: another program of the cluster may take it away.
+// labelMissed labels claims. It reports whether they have their label then: another program of the
+// cluster may take it away.
 func (c *Client) labelMissed(ctx context.Context, selection claimindex.Selection, missed []*corev1.PersistentVolumeClaim) (whole bool, err error) {
 	for _, claim := range missed {
 		value, _ := claimindex.Value(claim)
@@ -133,9 +136,10 @@ func (c *Client) labelMissed(ctx context.Context, selection claimindex.Selection
 // gone reports whether an error says that a claim does not exist any more, or is another one now.
 func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
 
-// labelsClaims reports whether the API server writes the policy's value over another one, in a request that changes nothing. Some of the
-// claims may be gone. The first that is there decides: one without a volume, if there is one, because from those with a volume another
-// program may have taken the label.
+// labelsClaims reports whether the API server writes the policy's value over another one, in a
+// request that changes nothing. Some of the claims may be gone. The first that is there decides:
+// one without a volume, if there is one, because from those with a volume another program may have
+// taken the label.
 func (c *Client) labelsClaims(ctx context.Context, of []*corev1.PersistentVolumeClaim) (bool, error) {
 	const forged = "forged"
 	for _, claim := range of {

@@ -13,7 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// withPolicy is a control plane of its own, with the policy but not the binding, and a client for it.
+// withPolicy is a control plane of its own, with the policy but not the binding, and a client for
+// it.
 func withPolicy(t *testing.T) (*cluster.Cluster, *Client, *wire) {
 	t.Helper()
 	own, err := cluster.Start(t.Context(), cluster.Options{})
@@ -25,8 +26,8 @@ func withPolicy(t *testing.T) (*cluster.Cluster, *Client, *wire) {
 	return own, c, w
 }
 
-// An audit tells a cluster that labels claims from one that only has the policy, and labels the claims from before it: those alone
-// that may be this daemon's.
+// An audit tells a cluster that labels claims from one that only has the policy, and labels the
+// claims from before it: those alone that may be this daemon's.
 func TestAuditClaims(t *testing.T) {
 	t.Parallel()
 	own, c, w := withPolicy(t)

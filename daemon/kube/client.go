@@ -24,7 +24,8 @@ import (
 // component is the name in events and requests, whatever the name of the provisioner is.
 const component = "hostpath-provisioner"
 
-// DefaultNamespace is the namespace in which `hostpath-provisioner manifests` puts the ServiceAccount of the daemon.
+// DefaultNamespace is the namespace in which `hostpath-provisioner manifests` puts the
+// ServiceAccount of the daemon.
 const DefaultNamespace = "hostpath-provisioner"
 
 // callTimeout is the limit of every request except watches. The API server's own limit is a minute
@@ -33,20 +34,21 @@ const callTimeout = 30 * time.Second
 
 // Options of a Client.
 type Options struct {
-	// Kubeconfig is the path of the kubeconfig. FollowKubeconfig reads it again when it changes, and the files that it
-	// names.
+	// Kubeconfig is the path of the kubeconfig. FollowKubeconfig reads it again when it changes,
+	// and the files that it names.
 	Kubeconfig string
 	// Self is this node, and whose classes, claims and volumes are watched.
 	plan.Self
 	// Namespace is where the daemon's own objects are, DefaultNamespace if empty.
 	Namespace string
-	// TokenFile has the renewed token of RunRenewal. It is used in place of the kubeconfig's where that is of the same identity,
-	// older, and ends earlier. "" for none.
+	// TokenFile has the renewed token of RunRenewal. It is used in place of the kubeconfig's where
+	// that is of the same identity, older, and ends earlier. "" for none.
 	TokenFile string
 	// UserAgent is sent with each request. Empty: hostpath-provisioner.
 	UserAgent string
-	// OnHealth may be nil. It is called once for each kind of failure, however often it occurs, and with nil when
-	// none is left. Calls are serial. It must not block, and must not call the client.
+	// OnHealth may be nil. It is called once for each kind of failure, however often it occurs, and
+	// with nil when none is left. Calls are serial. It must not block, and must not call the
+	// client.
 	OnHealth func(error)
 	// OnEvent may be nil. It is called after each attempt to write an event about an object: with
 	// nil if it was written, else with an error that may pass.
@@ -54,8 +56,8 @@ type Options struct {
 	// OnEventLost may be nil. It is called when an event about an object is given up, with nil if
 	// nobody misses it.
 	OnEventLost func(about corev1.ObjectReference, err error)
-	// OnRefused may be nil. It is called with the reason of each request that the API server refused, or
-	// "Unreachable"; concurrently.
+	// OnRefused may be nil. It is called with the reason of each request that the API server
+	// refused, or "Unreachable"; concurrently.
 	OnRefused func(reason string)
 
 	// wrap lets a test record requests and fake responses.
@@ -86,8 +88,9 @@ type Client struct {
 	events              *eventWriter
 }
 
-// New reads the kubeconfig and sends no request: a server that cannot be reached is not an error here. The error is a
-// *KubeconfigError, or names the file; one that does not exist matches fs.ErrNotExist.
+// New reads the kubeconfig and sends no request: a server that cannot be reached is not an error
+// here. The error is a *KubeconfigError, or names the file; one that does not exist matches
+// fs.ErrNotExist.
 func New(o Options) (*Client, error) {
 	if o.OnRefused == nil {
 		o.OnRefused = func(string) {}
@@ -131,8 +134,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// tune removes client-go's limit of 5 requests a second and requests protobuf. Responses of more than 128 KiB come
-// compressed, because net/http requests gzip and decompresses by itself.
+// tune removes client-go's limit of 5 requests a second and requests protobuf. Responses of more
+// than 128 KiB come compressed, because net/http requests gzip and decompresses by itself.
 func tune(config *rest.Config, o Options) {
 	config.QPS = -1
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -165,22 +168,23 @@ func group(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, pa
 	return rest.RESTClientForConfigAndClient(config, transport)
 }
 
-// Claims returns an informer of the claims of all namespaces, transformed by plan.LeanClaim. onChange may be nil.
+// Claims returns an informer of the claims of all namespaces, transformed by plan.LeanClaim.
+// onChange may be nil.
 func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange func(old, new *corev1.PersistentVolumeClaim)) *Informer[*corev1.PersistentVolumeClaim] {
 	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
 	return newInformer(c, source, keep, plan.LeanClaim, onChange)
 }
 
-// Volumes returns an informer of the volumes of Options.Provisioner and Options.Aliases whose plan.NodeLabel has this value
-// (plan.NodeLabelValue of the node's name). The API server filters by the label; daemons with other
-// provisioner names on the same node share it. onChange may be nil.
+// Volumes returns an informer of the volumes of Options.Provisioner and Options.Aliases whose
+// plan.NodeLabel has this value (plan.NodeLabelValue of the node's name). The API server filters by
+// the label; daemons with other provisioner names on the same node share it. onChange may be nil.
 func (c *Client) Volumes(node string, onChange func(old, new *corev1.PersistentVolume)) *Informer[*corev1.PersistentVolume] {
 	return c.volumes(plan.NodeLabel+"="+node, onChange)
 }
 
-// VolumesOfScope returns an informer of the volumes of Options.Provisioner and Options.Aliases in these pools
-// whose plan.ScopeLabel has this value, whichever node made them. No pools means any. onChange may be
-// nil.
+// VolumesOfScope returns an informer of the volumes of Options.Provisioner and Options.Aliases in
+// these pools whose plan.ScopeLabel has this value, whichever node made them. No pools means any.
+// onChange may be nil.
 func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old, new *corev1.PersistentVolume)) *Informer[*corev1.PersistentVolume] {
 	labels := plan.ScopeLabel + "=" + scope
 	if len(pools) > 0 {
@@ -189,7 +193,8 @@ func (c *Client) VolumesOfScope(scope string, pools []string, onChange func(old,
 	return c.volumes(labels, onChange)
 }
 
-// VolumesOfPool returns an informer of all volumes of Options.Provisioner and Options.Aliases in pools of this name.
+// VolumesOfPool returns an informer of all volumes of Options.Provisioner and Options.Aliases in
+// pools of this name.
 func (c *Client) VolumesOfPool(pool string) *Informer[*corev1.PersistentVolume] {
 	return c.volumes(plan.PoolLabel+"="+pool, nil)
 }
@@ -203,7 +208,8 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 	return newInformer(c, source, keep, plan.LeanVolume, onChange)
 }
 
-// Classes returns an informer of the StorageClasses of Options.Provisioner and Options.Aliases. onChange may be nil.
+// Classes returns an informer of the StorageClasses of Options.Provisioner and Options.Aliases.
+// onChange may be nil.
 func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Informer[*storagev1.StorageClass] {
 	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
 	keep := func(class *storagev1.StorageClass) bool {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// connection is the http.RoundTripper of the client. It sends requests with the credentials of the kubeconfig as it is
-// on disk now, and records refusals and the last success.
+// connection is the http.RoundTripper of the client. It sends requests with the credentials of the
+// kubeconfig as it is on disk now, and records refusals and the last success.
 type connection struct {
 	options Options
 	host    string // the server's address in the first kubeconfig, which the requests have
@@ -47,8 +47,8 @@ func stampOf(info os.FileInfo) stamp {
 	return stamp{s.Size, s.Ctim.Nano(), s.Mtim.Nano(), uint64(s.Dev), s.Ino}
 }
 
-// ErrOtherServer is the error of a kubeconfig that names another API server than before: the objects that are known
-// are those of the old one.
+// ErrOtherServer is the error of a kubeconfig that names another API server than before: the
+// objects that are known are those of the old one.
 var ErrOtherServer = errors.New("the kubeconfig names another API server")
 
 func newConnection(o Options) (*connection, *rest.Config, error) {
@@ -62,8 +62,9 @@ func newConnection(o Options) (*connection, *rest.Config, error) {
 	return t, config, t.use(config)
 }
 
-// look notes the stamps of the files that the credentials are in, and returns the hash of their text: loadKubeconfig returns the
-// error of one that cannot be read. What is replaced meanwhile has another stamp at the next look.
+// look notes the stamps of the files that the credentials are in, and returns the hash of their
+// text: loadKubeconfig returns the error of one that cannot be read. What is replaced meanwhile has
+// another stamp at the next look.
 func (t *connection) look() [sha256.Size]byte {
 	path := t.options.Kubeconfig
 	t.files = []string{path}
@@ -91,8 +92,8 @@ func stamps(files []string) []stamp {
 	return all
 }
 
-// use makes requests use these credentials from now on. Connections with the old ones are closed when they are idle;
-// a watch under way continues to its end.
+// use makes requests use these credentials from now on. Connections with the old ones are closed
+// when they are idle; a watch under way continues to its end.
 func (t *connection) use(config *rest.Config) error {
 	tune(config, t.options)
 	preferRenewed(config, t.options.TokenFile)
@@ -127,8 +128,8 @@ var refusals = map[int]string{
 	http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
 }
 
-// uncounted is the key of a context whose requests are for something that the daemon can do without: a right that is missing
-// for them is no refusal for Options.OnRefused.
+// uncounted is the key of a context whose requests are for something that the daemon can do
+// without: a right that is missing for them is no refusal for Options.OnRefused.
 type uncounted struct{}
 
 // observe records the status code of a response.
@@ -155,8 +156,9 @@ func (t *connection) suspect() {
 	}
 }
 
-// reread uses the kubeconfig if it has changed, or a file that it names, or the renewed token, and reports whether it did. The error is a *KubeconfigError or
-// ErrOtherServer: then the old credentials stay in use, and the same file is not read again.
+// reread uses the kubeconfig if it has changed, or a file that it names, or the renewed token, and
+// reports whether it did. The error is a *KubeconfigError or ErrOtherServer: then the old
+// credentials stay in use, and the same file is not read again.
 func (t *connection) reread() (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -208,7 +210,8 @@ func (t *connection) renewed() error {
 	return t.use(config)
 }
 
-// LastSuccess returns when the API server last accepted a request or sent something on a watch. The zero time is never.
+// LastSuccess returns when the API server last accepted a request or sent something on a watch. The
+// zero time is never.
 func (c *Client) LastSuccess() time.Time {
 	last := time.Time{}
 	if at := c.connection.success.Load(); at != 0 {

@@ -12,7 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Credential is what the client's credential says of itself. The API server alone knows whether that is true.
+// Credential is what the client's credential says of itself. The API server alone knows whether
+// that is true.
 type Credential struct {
 	Namespace, Account, AccountUID string // of a ServiceAccount's token
 	Node, NodeUID                  string // that the token is bound to
@@ -20,8 +21,8 @@ type Credential struct {
 	Issued, Expires                time.Time
 }
 
-// Credential returns the one in use. It is zero for one that does not say when it ends: that of a program, or a token of
-// another kind.
+// Credential returns the one in use. It is zero for one that does not say when it ends: that of a
+// program, or a token of another kind.
 func (c *Client) Credential() Credential {
 	config := c.connection.config.Load()
 	if config == nil {
@@ -57,7 +58,8 @@ func readSmall(file string) []byte {
 	return text
 }
 
-// parseToken reads a ServiceAccount's token (kubernetes, pkg/serviceaccount/claims.go), without looking at its signature.
+// parseToken reads a ServiceAccount's token (kubernetes, pkg/serviceaccount/claims.go), without
+// looking at its signature.
 func parseToken(token string) Credential {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -85,13 +87,15 @@ func parseToken(token string) Credential {
 	}
 }
 
-// renewable reports whether the credential can get its own successor: a ServiceAccount's token, bound to a Node.
+// renewable reports whether the credential can get its own successor: a ServiceAccount's token,
+// bound to a Node.
 func (c Credential) renewable() bool {
 	return c.Account != "" && c.Node != "" && c.NodeUID != "" && c.Expires.After(c.Issued)
 }
 
-// succeeds reports whether a credential is of the same identity as another, was not issued before it, and lasts longer. Where
-// the other is the newer one, an administrator put it there: the server may not accept the older one any more.
+// succeeds reports whether a credential is of the same identity as another, was not issued before
+// it, and lasts longer. Where the other is the newer one, an administrator put it there: the server
+// may not accept the older one any more.
 func (c Credential) succeeds(other Credential) bool {
 	was, is := other, c
 	was.Issued, was.Expires, was.Audiences, is.Issued, is.Expires, is.Audiences = time.Time{}, time.Time{}, "", time.Time{}, time.Time{}, ""

@@ -23,7 +23,8 @@ type Enrolled struct {
 // ErrNoNode says that the cluster has no Node of a name.
 var ErrNoNode = errors.New("the cluster has no such node")
 
-// Enroll requests a token for a node's daemon, with an administrator's rights. The server may give it a shorter life.
+// Enroll requests a token for a node's daemon, with an administrator's rights. The server may give
+// it a shorter life.
 func (c *Client) Enroll(ctx context.Context, node string, life time.Duration) (Enrolled, error) {
 	object, err := c.GetNode(ctx, node)
 	switch {
@@ -52,9 +53,9 @@ func (c *Client) cluster() (*clientcmdapi.Cluster, error) {
 	}, nil
 }
 
-// Judge returns why the credential of a node's own client is not what Enroll makes for the node, "" if it is, and lasts.
-// The API server of this client, which may be an administrator's, has to accept it, for the Node that there is. The error
-// is that of a request that says nothing about it.
+// Judge returns why the credential of a node's own client is not what Enroll makes for the node, ""
+// if it is, and lasts. The API server of this client, which may be an administrator's, has to
+// accept it, for the Node that there is. The error is that of a request that says nothing about it.
 func (c *Client) Judge(ctx context.Context, own *Client, now time.Time) (unfit string, err error) {
 	ours, err := c.cluster()
 	if err != nil {
@@ -90,7 +91,8 @@ func (c *Client) Judge(ctx context.Context, own *Client, now time.Time) (unfit s
 	return "", nil
 }
 
-// unfit returns why a credential is not one that Enroll made, by what it says of itself, or that it does not last.
+// unfit returns why a credential is not one that Enroll made, by what it says of itself, or that it
+// does not last.
 func (c Credential) unfit(namespace, node string, now time.Time) string {
 	switch {
 	case c.Account == "":
@@ -105,7 +107,8 @@ func (c Credential) unfit(namespace, node string, now time.Time) string {
 	return ""
 }
 
-// Kubeconfig returns the kubeconfig of the node's daemon. The token is in this file, or in it with "".
+// Kubeconfig returns the kubeconfig of the node's daemon. The token is in this file, or in it with
+// "".
 func (e Enrolled) Kubeconfig(tokenFile string) ([]byte, error) {
 	user := &clientcmdapi.AuthInfo{Token: e.Token}
 	if tokenFile != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// A Warning is written before a Normal event, which waits while volumes are created, for maxDefer at most. Flush writes
-// both at once.
+// A Warning is written before a Normal event, which waits while volumes are created, for maxDefer
+// at most. Flush writes both at once.
 func TestNormalEventsWaitWhileBusy(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -124,8 +124,8 @@ func TestWrittenEventsAreBounded(t *testing.T) {
 	}
 }
 
-// A Normal event that occurs again while it is being written, or after that, is written again as a repeat, and is in the
-// queue once.
+// A Normal event that occurs again while it is being written, or after that, is written again as a
+// repeat, and is in the queue once.
 func TestNormalEventsRepeat(t *testing.T) {
 	q := newEventQueue()
 	now := time.Now()
@@ -158,7 +158,8 @@ func TestNormalEventsRepeat(t *testing.T) {
 	}
 }
 
-// Of some reasons an object has one event, with the latest message, also where another daemon wrote it in other words.
+// Of some reasons an object has one event, with the latest message, also where another daemon wrote
+// it in other words.
 func TestOneEventOfAReason(t *testing.T) {
 	now, q := time.Now(), newEventQueue()
 	ref := corev1.ObjectReference{UID: "u", Name: "claim"}

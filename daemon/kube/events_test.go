@@ -119,7 +119,8 @@ func TestEventLastWritten(t *testing.T) {
 	}
 }
 
-// An event that the API server has deleted (after --event-ttl, an hour) is created again, with the whole count.
+// An event that the API server has deleted (after --event-ttl, an hour) is created again, with the
+// whole count.
 func TestExpiredEvent(t *testing.T) {
 	ctx, ns := t.Context(), namespace(t)
 	claim := refOf(newClaim(t, plane, ns, "claim", "1"))
@@ -144,7 +145,8 @@ func TestExpiredEvent(t *testing.T) {
 	expectEvents(t, ns, `PersistentVolumeClaim/claim Warning PoolClosed "closed" 3`)
 }
 
-// Events of a cluster-scoped object are in the namespace default; a long name and a long message are cut.
+// Events of a cluster-scoped object are in the namespace default; a long name and a long message
+// are cut.
 func TestEventNameAndMessageAreCut(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{})
@@ -160,7 +162,8 @@ func TestEventNameAndMessageAreCut(t *testing.T) {
 	}
 }
 
-// No event is lost while the API server is away. An event in a namespace that does not exist does not stop the others.
+// No event is lost while the API server is away. An event in a namespace that does not exist does
+// not stop the others.
 func TestEventsSurviveOutage(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -190,8 +193,8 @@ func TestEventsSurviveOutage(t *testing.T) {
 	}
 }
 
-// An event that the API server forbids is retried, because a server that starts forbids everything; after forbiddenFor
-// it is reported once, and discarded.
+// An event that the API server forbids is retried, because a server that starts forbids everything;
+// after forbiddenFor it is reported once, and discarded.
 func TestEventsForbidden(t *testing.T) {
 	ctx, ns := t.Context(), namespace(t)
 	path := t.TempDir() + "/kubeconfig"
@@ -226,8 +229,8 @@ func TestEventsForbidden(t *testing.T) {
 	}
 }
 
-// An event that the API server forbids, as a quota of its namespace does, keeps no other one waiting: RunEvents writes
-// those of other namespaces meanwhile, and so does Flush.
+// An event that the API server forbids, as a quota of its namespace does, keeps no other one
+// waiting: RunEvents writes those of other namespaces meanwhile, and so does Flush.
 func TestForbiddenEventKeepsNoOtherWaiting(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(*testing.T, *Client){

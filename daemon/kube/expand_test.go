@@ -26,7 +26,8 @@ func told(c *corev1.PersistentVolumeClaim) string {
 		c.Status.AllocatedResourceStatuses[corev1.ResourceStorage], conditions, c.Annotations[plan.StorageResizer])
 }
 
-// Each step of an expansion is one request, which changes what it names and nothing else, and fails if the claim was changed.
+// Each step of an expansion is one request, which changes what it names and nothing else, and fails
+// if the claim was changed.
 func TestPatchClaimStatus(t *testing.T) {
 	ctx := t.Context()
 	c, w := newClient(t, Options{})

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// So many volumes as a page may have are all read by one request, with what was written just before. Of more only some are, and
-// that is told.
+// So many volumes as a page may have are all read by one request, with what was written just
+// before. Of more only some are, and that is told.
 func TestFewVolumes(t *testing.T) {
 	c, w := newClient(t, Options{})
 	volumes := plane.Client().CoreV1().PersistentVolumes()

@@ -7,8 +7,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Files returns the absolute paths of what a kubeconfig needs of the host: itself, the files that it names, and the
-// program that provides its user's credentials, "" for none. New returns the error of a file that cannot be read.
+// Files returns the absolute paths of what a kubeconfig needs of the host: itself, the files that
+// it names, and the program that provides its user's credentials, "" for none. New returns the
+// error of a file that cannot be read.
 func Files(kubeconfig string) (files []string, program string) {
 	cluster, user := current(kubeconfig)
 	files = []string{kubeconfig, cluster.CertificateAuthority, user.ClientCertificate, user.ClientKey, user.TokenFile}
@@ -21,7 +22,8 @@ func Files(kubeconfig string) (files []string, program string) {
 	return named(files), program
 }
 
-// current returns the cluster and the user of the current context, with absolute paths; empty ones where there is none.
+// current returns the cluster and the user of the current context, with absolute paths; empty ones
+// where there is none.
 func current(kubeconfig string) (cluster clientcmdapi.Cluster, user clientcmdapi.AuthInfo) {
 	raw, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil || clientcmd.ResolveLocalPaths(raw) != nil {

@@ -8,9 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// health is the health of the connection, by resource. It reports each failure once, and once that there is none any
-// more. While the server cannot be reached all resources share one failure; what the server itself responds (forbidden,
-// for example) is reported for each resource.
+// health is the health of the connection, by resource. It reports each failure once, and once that
+// there is none any more. While the server cannot be reached all resources share one failure; what
+// the server itself responds (forbidden, for example) is reported for each resource.
 type health struct {
 	mu       sync.Mutex
 	report   func(error)
@@ -66,8 +66,8 @@ func (h *health) recovered(resource string) {
 
 const unreachable, notAccepted = "unreachable", "refused"
 
-// failureKind returns unreachable for every error that is not a response of the API server, and notAccepted where that
-// does not accept the credential.
+// failureKind returns unreachable for every error that is not a response of the API server, and
+// notAccepted where that does not accept the credential.
 func failureKind(resource string, err error) string {
 	switch {
 	case apierrors.IsUnauthorized(err), errors.Is(err, ErrCredentialRefused):

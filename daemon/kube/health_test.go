@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A failure that several resources share is reported once, and its end when the last one has recovered.
+// A failure that several resources share is reported once, and its end when the last one has
+// recovered.
 func TestHealthReportsOnce(t *testing.T) {
 	var told healthLog
 	h := newHealth(told.add)

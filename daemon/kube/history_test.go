@@ -16,7 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// A watch that broke goes on where it was, without a new list, whatever became of the claim that was written last.
+// A watch that broke goes on where it was, without a new list, whatever became of the claim that
+// was written last.
 func TestInformerKeepsItsPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, ns string)
@@ -48,8 +49,8 @@ func TestInformerKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// The next watch begins just before the last change that is known, a deletion here: what came after that may be of
-// another history.
+// The next watch begins just before the last change that is known, a deletion here: what came after
+// that may be of another history.
 func TestInformerWatchesFromLastChange(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "early", "1")
@@ -118,8 +119,9 @@ func TestInformerVerifiesHistory(t *testing.T) {
 	}
 }
 
-// A daemon was stopped while the server's data was restored to the day before, and the server has come further since than
-// the daemon knew: only the last known change shows that what it knows is another history.
+// A daemon was stopped while the server's data was restored to the day before, and the server has
+// come further since than the daemon knew: only the last known change shows that what it knows is
+// another history.
 func TestServerRestoredAndOvertaken(t *testing.T) {
 	t.Parallel()
 	ctx, dir := t.Context(), t.TempDir()

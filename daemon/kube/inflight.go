@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// inFlight counts the volume objects that are being created. Normal events wait until there are none.
+// inFlight counts the volume objects that are being created. Normal events wait until there are
+// none.
 type inFlight struct {
 	requests atomic.Int64
 	ended    atomic.Int64 // when the last request ended, in nanoseconds since the epoch
 }
 
-// quietPeriod is how long no volume must have been created for a burst to be over: between two volumes of
-// a burst is the time in which a directory is made.
+// quietPeriod is how long no volume must have been created for a burst to be over: between two
+// volumes of a burst is the time in which a directory is made.
 const quietPeriod = 150 * time.Millisecond
 
 // begin counts a request until end is called.

@@ -27,10 +27,10 @@ type ListWatcher interface {
 
 // Informer lists and watches a resource, and keeps the objects that its filter passes.
 //
-// It differs from client-go's SharedInformer (tools/cache) in this: an object that does not pass the
-// filter is dropped as soon as it was decoded, one page at a time; there is one handler, and no resync; and
-// before it continues a watch it verifies that the server still has the history that it knows
-// (history.go).
+// It differs from client-go's SharedInformer (tools/cache) in this: an object that does not pass
+// the filter is dropped as soon as it was decoded, one page at a time; there is one handler, and no
+// resync; and before it continues a watch it verifies that the server still has the history that it
+// knows (history.go).
 //
 // The objects of Get and List are shared: do not change them. They are as transform returned them.
 type Informer[T Object] struct {
@@ -65,11 +65,12 @@ type Informer[T Object] struct {
 	noWatchList        bool // the server does not support watch-lists
 }
 
-// NewInformer returns an informer that sends no request before Run. A nil filter passes every object.
+// NewInformer returns an informer that sends no request before Run. A nil filter passes every
+// object.
 //
-// onChange may be nil. It is called by one goroutine, with a nil old for an object that was added, and with a
-// nil new for one that was deleted or does not pass the filter any more. An object that was replaced by
-// another one of the same name is removed and then added.
+// onChange may be nil. It is called by one goroutine, with a nil old for an object that was added,
+// and with a nil new for one that was deleted or does not pass the filter any more. An object that
+// was replaced by another one of the same name is removed and then added.
 func NewInformer[T Object](from ListWatcher, filter func(T) bool, onChange func(old, new T)) *Informer[T] {
 	if filter == nil {
 		filter = func(T) bool { return true }
@@ -85,8 +86,8 @@ func NewInformer[T Object](from ListWatcher, filter func(T) bool, onChange func(
 	}
 }
 
-// Synced returns a channel that is closed when the first list is complete and onChange was called for each
-// of its objects.
+// Synced returns a channel that is closed when the first list is complete and onChange was called
+// for each of its objects.
 func (s *Informer[T]) Synced() <-chan struct{} { return s.synced }
 
 // Get returns the object with the key "name" or "namespace/name".
@@ -108,8 +109,8 @@ func (s *Informer[T]) List() []T {
 	return all
 }
 
-// Relist requests a new list, so that the filter is asked about each object again. It does not wait for
-// the list.
+// Relist requests a new list, so that the filter is asked about each object again. It does not wait
+// for the list.
 func (s *Informer[T]) Relist() {
 	select {
 	case s.relist <- struct{}{}:
@@ -117,15 +118,16 @@ func (s *Informer[T]) Relist() {
 	}
 }
 
-// Select requests a new list, and has the API server leave out of it and of what follows all objects that a label selector
-// does not match; "" is all objects. An object that is kept and does not match is removed. It does not wait for the list.
+// Select requests a new list, and has the API server leave out of it and of what follows all
+// objects that a label selector does not match; "" is all objects. An object that is kept and does
+// not match is removed. It does not wait for the list.
 func (s *Informer[T]) Select(labels string) {
 	s.selects.Store(&labels)
 	s.Relist()
 }
 
-// takeSelector has the next list read by the selector of Select, and reports whether that is another one than before: then the
-// last version is no start for a watch.
+// takeSelector has the next list read by the selector of Select, and reports whether that is
+// another one than before: then the last version is no start for a watch.
 func (s *Informer[T]) takeSelector() (other bool) {
 	next := s.selects.Swap(nil)
 	if next == nil || *next == s.selector {
@@ -135,7 +137,8 @@ func (s *Informer[T]) takeSelector() (other bool) {
 	return true
 }
 
-// takeRelist is called before a list, which is the one that was requested until then: by the last selector, too.
+// takeRelist is called before a list, which is the one that was requested until then: by the last
+// selector, too.
 func (s *Informer[T]) takeRelist() {
 	select {
 	case <-s.relist:
@@ -144,13 +147,13 @@ func (s *Informer[T]) takeRelist() {
 	s.takeSelector()
 }
 
-// Watched reports whether a watch is under way. While none is, the kept objects may be stale: the server
-// may have been replaced, or its data restored from a backup.
+// Watched reports whether a watch is under way. While none is, the kept objects may be stale: the
+// server may have been replaced, or its data restored from a backup.
 func (s *Informer[T]) Watched() bool { return s.watching.Load() }
 
-// LastContact returns when the API server last sent a page, an event or a bookmark of this resource, or
-// accepted a watch. The zero time is never. A watch without changes may be silent until it ends: see
-// StaleAfter.
+// LastContact returns when the API server last sent a page, an event or a bookmark of this
+// resource, or accepted a watch. The zero time is never. A watch without changes may be silent
+// until it ends: see StaleAfter.
 func (s *Informer[T]) LastContact() time.Time {
 	if at := s.contact.Load(); at != 0 {
 		return time.Unix(0, at)
@@ -174,7 +177,8 @@ func (s *Informer[T]) addPage(page runtime.Object, listed map[string]bool) error
 	})
 }
 
-// removeUnlisted removes what a complete list did not have: it was deleted while no watch was under way.
+// removeUnlisted removes what a complete list did not have: it was deleted while no watch was under
+// way.
 func (s *Informer[T]) removeUnlisted(listed map[string]bool) {
 	for _, item := range s.List() {
 		if !listed[keyOf(item)] {

@@ -72,7 +72,8 @@ func TestInformerReadsPages(t *testing.T) {
 	}
 }
 
-// What was deleted, or deleted and created again, while no event arrived is passed to onChange after the next list.
+// What was deleted, or deleted and created again, while no event arrived is passed to onChange
+// after the next list.
 func TestInformerRemovesUnlisted(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "stays", "1")
@@ -174,7 +175,8 @@ func TestInformerIgnoresDuplicates(t *testing.T) {
 	d.expect(t, "+a 1", "~a 2", "-a 2", "+b 1")
 }
 
-// recovers watches a namespace from a faulty source, and expects that a new claim is seen all the same.
+// recovers watches a namespace from a faulty source, and expects that a new claim is seen all the
+// same.
 func recovers(t *testing.T, how mode, set func(*Informer[*corev1.PersistentVolumeClaim])) (from *faultySource, ns string, d *changeLog) {
 	t.Helper()
 	ns, d = namespace(t), &changeLog{}
@@ -202,8 +204,8 @@ func TestInformerMissesBookmarks(t *testing.T) {
 	})
 }
 
-// A server whose data was restored from a backup accepts a watch from a version that it has not reached, and sends
-// nothing. Here the server is real, and the version is not.
+// A server whose data was restored from a backup accepts a watch from a version that it has not
+// reached, and sends nothing. Here the server is real, and the version is not.
 func TestInformerNoticesFutureVersion(t *testing.T) {
 	ahead, _, _ := recovers(t, future, func(s *Informer[*corev1.PersistentVolumeClaim]) {
 		s.timings.watch, s.timings.settle = time.Second, 500*time.Millisecond
@@ -213,7 +215,8 @@ func TestInformerNoticesFutureVersion(t *testing.T) {
 	}
 }
 
-// The same when a watch breaks and the next one begins before the absence of the server was noticed.
+// The same when a watch breaks and the next one begins before the absence of the server was
+// noticed.
 func TestInformerNoticesFutureVersionAfterBreak(t *testing.T) {
 	back, ns, d := recovers(t, relapse, func(s *Informer[*corev1.PersistentVolumeClaim]) { s.timings.verify = 2 * time.Second })
 	eventually(t, "the watch after the break, and the one after the list", func() bool { return back.watches.Load() == 3 })

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// KubeconfigWarning returns what is unsafe about the permissions of a kubeconfig, "" if nothing is. New returns the error of
-// a file that does not exist.
+// KubeconfigWarning returns what is unsafe about the permissions of a kubeconfig, "" if nothing is.
+// New returns the error of a file that does not exist.
 func KubeconfigWarning(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -29,8 +29,8 @@ func KubeconfigWarning(path string) string {
 	}
 }
 
-// KubeconfigRisks returns the settings of a kubeconfig that let others on the network read or change the requests to the
-// API server. New returns the error of a file that cannot be used.
+// KubeconfigRisks returns the settings of a kubeconfig that let others on the network read or
+// change the requests to the API server. New returns the error of a file that cannot be used.
 func KubeconfigRisks(path string) []string {
 	config, err := readKubeconfig(path)
 	if err != nil {
@@ -52,8 +52,9 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// loadKubeconfig reads one file and no other source: not $KUBECONFIG, not the home directory, not the ServiceAccount of a
-// pod. A daemon of the host must not use credentials that its configuration does not name. TestDeadServer shows it.
+// loadKubeconfig reads one file and no other source: not $KUBECONFIG, not the home directory, not
+// the ServiceAccount of a pod. A daemon of the host must not use credentials that its configuration
+// does not name. TestDeadServer shows it.
 func loadKubeconfig(path string) (*rest.Config, error) {
 	if path == "" {
 		return nil, &KubeconfigError{errors.New("no kubeconfig is configured")}
@@ -81,8 +82,9 @@ const kubeconfigMax = 4 << 20
 //     (not a regular file; TestUnreadableKubeconfig);
 //   - a file of more than kubeconfigMax bytes (TestUnreadableKubeconfig).
 //
-// A symlink is followed (TestLinkedKubeconfig). Who can replace the file between this check and the open can write to
-// a directory of root's configuration, and needs no kubeconfig to stop the daemon.
+// A symlink is followed (TestLinkedKubeconfig). Who can replace the file between this check and the
+// open can write to a directory of root's configuration, and needs no kubeconfig to stop the
+// daemon.
 func plain(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -129,8 +131,8 @@ func readKubeconfig(path string) (*rest.Config, error) {
 	return config, holdCertificate(config)
 }
 
-// holdToken reads the token's file, of which client-go, given the file, takes up another one after 50 seconds, whatever the
-// server responds to the old one (TestTokenFileIsFollowed).
+// holdToken reads the token's file, of which client-go, given the file, takes up another one after
+// 50 seconds, whatever the server responds to the old one (TestTokenFileIsFollowed).
 func holdToken(config *rest.Config) error {
 	file := config.BearerTokenFile
 	if file == "" {
@@ -146,8 +148,9 @@ func holdToken(config *rest.Config) error {
 	return nil
 }
 
-// holdCertificate reads the client certificate, of which client-go, given the files, takes up another one after five minutes
-// (transport, CertCallbackRefreshDuration), and with which it cuts off all watches then.
+// holdCertificate reads the client certificate, of which client-go, given the files, takes up
+// another one after five minutes (transport, CertCallbackRefreshDuration), and with which it cuts
+// off all watches then.
 func holdCertificate(config *rest.Config) (err error) {
 	if config.CertFile == "" || len(config.CertData) > 0 {
 		return nil

@@ -59,7 +59,8 @@ func TestBadKubeconfig(t *testing.T) {
 	}
 }
 
-// What is not a kubeconfig file is an error at once, also a FIFO, whose open would block. DIR stands for its directory.
+// What is not a kubeconfig file is an error at once, also a FIFO, whose open would block. DIR
+// stands for its directory.
 func TestUnreadableKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
@@ -157,8 +158,8 @@ func credentials(t *testing.T, server string, user *clientcmdapi.AuthInfo) strin
 	return path
 }
 
-// A token file that changes is in use within seconds, whatever the server responds to the old one, and also where it replaces a
-// kubeconfig's token. An empty one changes nothing.
+// A token file that changes is in use within seconds, whatever the server responds to the old one,
+// and also where it replaces a kubeconfig's token. An empty one changes nothing.
 func TestTokenFileIsFollowed(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -191,8 +192,9 @@ func TestTokenFileIsFollowed(t *testing.T) {
 	known()
 }
 
-// A credential that the server refuses is told once, whatever resource had the refusal, and that it is accepted again. One that is
-// bound to a Node that was made again is told before the server refuses it.
+// A credential that the server refuses is told once, whatever resource had the refusal, and that it
+// is accepted again. One that is bound to a Node that was made again is told before the server
+// refuses it.
 func TestCredentialIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -234,8 +236,8 @@ func bindingOf(t *testing.T, kubeconfig string) string {
 	return c.Credential().Node
 }
 
-// A client certificate that changes is in use within seconds. One that cannot be used changes nothing; one that is in the kubeconfig
-// in the files' place is in use, too, when they are gone.
+// A client certificate that changes is in use within seconds. One that cannot be used changes
+// nothing; one that is in the kubeconfig in the files' place is in use, too, when they are gone.
 func TestCertificateIsFollowed(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -253,7 +255,8 @@ func TestCertificateIsFollowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, user := range config.AuthInfos {
-			// One file for both, as kubelet has it, so that there is no moment of two that do not match.
+			// One file for both, as kubelet has it, so that there is no moment of two that do not
+			// match.
 			write(t, dir+"/client.pem", string(user.ClientCertificateData)+string(user.ClientKeyData))
 		}
 	}
@@ -301,8 +304,9 @@ func receive(t *testing.T, c <-chan error) error {
 	}
 }
 
-// A kubeconfig that is replaced is in use without a new client: at once where the server refused the old one,
-// and otherwise within seconds. One that cannot be used, or leads elsewhere, changes nothing.
+// A kubeconfig that is replaced is in use without a new client: at once where the server refused
+// the old one, and otherwise within seconds. One that cannot be used, or leads elsewhere, changes
+// nothing.
 func TestKubeconfigIsFollowed(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,8 +32,8 @@ func largeClaim(t *testing.T, ns, name string) {
 	}
 }
 
-// Claims that are much larger than others are read in smaller pages, and little of them is held, whether they
-// came with a page or with an event.
+// Claims that are much larger than others are read in smaller pages, and little of them is held,
+// whether they came with a page or with an event.
 func TestLargeClaims(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	const n = 3 * pageBytes / (250 << 10)
@@ -47,7 +47,8 @@ func TestLargeClaims(t *testing.T) {
 	server.namespace = ns // those that earlier tests left make further pages, and smaller ones
 	s := running(t, newInformer(c, server, in(ns), plan.LeanClaim, d.told))
 	d.expect(t, want...)
-	// 500, 125 and 31 at once are too large. 7 are not, and fill more than a quarter of what a page may have: no more are asked for.
+	// 500, 125 and 31 at once are too large. 7 are not, and fill more than a quarter of what a page
+	// may have: no more are asked for.
 	if got, want := w.count("limit"), 3+(n+6)/7; got != want {
 		t.Errorf("%d requests for a list of three pages, want %d: %q", got, want, w.requests())
 	}

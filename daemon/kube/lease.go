@@ -24,11 +24,12 @@ const (
 	leaseTerm   = "hostpath-provisioner/term"   // leadership.Term.Token
 )
 
-// leaseTimeout is the limit of a request about a lease: a holder without a response must stop its work before another
-// daemon begins.
+// leaseTimeout is the limit of a request about a lease: a holder without a response must stop its
+// work before another daemon begins.
 const leaseTimeout = leadership.Trust / 2
 
-// Leases returns an informer of the leases of these pools of Options.Provisioner, in Options.Namespace. onChange may be nil.
+// Leases returns an informer of the leases of these pools of Options.Provisioner, in
+// Options.Namespace. onChange may be nil.
 func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.Lease)) *Informer[*coordinationv1.Lease] {
 	source := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
 	source.namespace = c.options.Namespace
@@ -37,7 +38,8 @@ func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.L
 	for _, pool := range pools {
 		names[leadership.Name(c.options.Provisioner, pool)] = true
 	}
-	// Not reduced by a transform: damage is found in the fields that no daemon writes. There is one lease for each pool.
+	// Not reduced by a transform: damage is found in the fields that no daemon writes. There is one
+	// lease for each pool.
 	return newInformer(c, source, func(l *coordinationv1.Lease) bool { return names[l.Name] }, withoutManagedFields, onChange).WatchList()
 }
 
@@ -60,8 +62,8 @@ func LeaseOf(l *coordinationv1.Lease) *leadership.Lease {
 	return lease
 }
 
-// damage names the fields of a lease that no daemon writes, "" if there are none. The next write removes them, because it
-// replaces the whole object.
+// damage names the fields of a lease that no daemon writes, "" if there are none. The next write
+// removes them, because it replaces the whole object.
 func damage(l *coordinationv1.Lease, now time.Time) string {
 	var found []string
 	for key := range l.Annotations {
@@ -101,7 +103,8 @@ func damage(l *coordinationv1.Lease, now time.Time) string {
 // farAhead is more than the clocks of two hosts differ.
 const farAhead = 24 * time.Hour
 
-// ReadLease requests a lease from the API server. It returns nil without an error if the lease does not exist.
+// ReadLease requests a lease from the API server. It returns nil without an error if the lease does
+// not exist.
 func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease, error) {
 	there, err := c.readLease(ctx, name, leaseTimeout)
 	switch {
@@ -113,7 +116,8 @@ func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease,
 	return LeaseOf(there), nil
 }
 
-// readLease requests an object of the daemon's namespace. It returns nil without an error if there is none.
+// readLease requests an object of the daemon's namespace. It returns nil without an error if there
+// is none.
 func (c *Client) readLease(ctx context.Context, name string, within time.Duration) (*coordinationv1.Lease, error) {
 	there := &coordinationv1.Lease{}
 	request := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").
@@ -128,8 +132,8 @@ func (c *Client) readLease(ctx context.Context, name string, within time.Duratio
 	return there, nil
 }
 
-// WriteLease writes a lease if it is still at the given Version, or creates it if Version is "". It returns the written
-// lease, and nil without an error if another client wrote it meanwhile.
+// WriteLease writes a lease if it is still at the given Version, or creates it if Version is "". It
+// returns the written lease, and nil without an error if another client wrote it meanwhile.
 func (c *Client) WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error) {
 	request := c.coordination.Post()
 	if l.Version != "" {
@@ -152,13 +156,14 @@ func (c *Client) WriteLease(ctx context.Context, l leadership.Lease) (*leadershi
 	return LeaseOf(now), nil
 }
 
-// leaseObject returns the object to write. Its times are for people and other programs; no daemon compares them with a clock.
+// leaseObject returns the object to write. Its times are for people and other programs; no daemon
+// compares them with a clock.
 func leaseObject(l leadership.Lease, now time.Time) *coordinationv1.Lease {
 	seconds, renewed := int32(leadership.Duration/time.Second), metav1.NewMicroTime(now)
 	object := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			// Without the UID the server would create a lease again that was deleted meanwhile (its strategy allows
-			// that), and with it the marker that the deletion was to remove.
+			// Without the UID the server would create a lease again that was deleted meanwhile (its
+			// strategy allows that), and with it the marker that the deletion was to remove.
 			Name: l.Name, ResourceVersion: l.Version, UID: types.UID(l.Term.UID),
 			Labels:      map[string]string{plan.PoolLabel: l.Pool},
 			Annotations: map[string]string{leaseMarker: l.Marker},

@@ -117,7 +117,8 @@ func TestLeaseDamage(t *testing.T) {
 	}
 }
 
-// The watch brings the leases of the pools that were asked for, of the daemon's provisioner and in its namespace alone.
+// The watch brings the leases of the pools that were asked for, of the daemon's provisioner and in
+// its namespace alone.
 func TestLeases(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{Namespace: "default", Self: plan.Self{Provisioner: "watched"}})

@@ -33,8 +33,8 @@ const markKey = plan.ProvisionOnNode
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
-// atOnce is how many parallel tests run at the same time: they wait most of their time, for a control plane of their own that
-// starts, for example.
+// atOnce is how many parallel tests run at the same time: they wait most of their time, for a
+// control plane of their own that starts, for example.
 const atOnce = "8"
 
 func run(m *testing.M) (code int) {
@@ -178,7 +178,8 @@ func namespace(t *testing.T) string {
 	return name
 }
 
-// newClaim creates a claim of a class without a provisioner. mark is an annotation, which tests compare.
+// newClaim creates a claim of a class without a provisioner. mark is an annotation, which tests
+// compare.
 func newClaim(t *testing.T, in *cluster.Cluster, namespace, name, mark string) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	claim := cluster.Claim(namespace, name, "nobodys", "1Gi")
@@ -225,8 +226,8 @@ func volume(name, claim string, finalizers ...string) *corev1.PersistentVolume {
 	}
 }
 
-// changeLog records the calls of onChange, one line each: "+name mark", "~name mark", "-name mark". Changes of what
-// is not the mark (kube-controller-manager works on the claims, too) are left out.
+// changeLog records the calls of onChange, one line each: "+name mark", "~name mark", "-name mark".
+// Changes of what is not the mark (kube-controller-manager works on the claims, too) are left out.
 type changeLog struct {
 	mu      sync.Mutex
 	lines   []string

@@ -15,8 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// read sends a request for the object of a name. It returns nil without an error if the object does not exist. what is the
-// object in the error's text.
+// read sends a request for the object of a name. It returns nil without an error if the object does
+// not exist. what is the object in the error's text.
 func read[T any, O interface {
 	*T
 	received
@@ -32,23 +32,27 @@ func read[T any, O interface {
 	return object, nil
 }
 
-// GetClaim requests a claim from the API server. It returns nil without an error if the claim does not exist.
+// GetClaim requests a claim from the API server. It returns nil without an error if the claim does
+// not exist.
 func (c *Client) GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	request := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims")
 	return read[corev1.PersistentVolumeClaim](ctx, request, name, "claim "+namespace+"/"+name)
 }
 
-// GetVolume requests a volume from the API server. It returns nil without an error if the volume does not exist.
+// GetVolume requests a volume from the API server. It returns nil without an error if the volume
+// does not exist.
 func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	return read[corev1.PersistentVolume](ctx, c.core.Get().Resource("persistentvolumes"), name, "volume "+name)
 }
 
-// GetDriver requests a CSIDriver from the API server. It returns nil without an error if there is none of the name.
+// GetDriver requests a CSIDriver from the API server. It returns nil without an error if there is
+// none of the name.
 func (c *Client) GetDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	return read[storagev1.CSIDriver](ctx, c.storage.Get().Resource("csidrivers"), name, "CSIDriver "+name)
 }
 
-// ClassProvisioner requests a StorageClass from the API server and returns its provisioner, "" if the class does not exist.
+// ClassProvisioner requests a StorageClass from the API server and returns its provisioner, "" if
+// the class does not exist.
 func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, error) {
 	class, err := read[storagev1.StorageClass](ctx, c.storage.Get().Resource("storageclasses"), name, "class "+words.Quoted(name))
 	if class == nil {
@@ -57,9 +61,9 @@ func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, err
 	return class.Provisioner, nil
 }
 
-// ClusterID returns the UID of the namespace kube-system. Every cluster has it from its first start on, and a
-// restore of etcd keeps it. It returns "" without an error if the kubeconfig may not read that namespace: the
-// manifests of earlier versions did not grant it.
+// ClusterID returns the UID of the namespace kube-system. Every cluster has it from its first start
+// on, and a restore of etcd keeps it. It returns "" without an error if the kubeconfig may not read
+// that namespace: the manifests of earlier versions did not grant it.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	const system = metav1.NamespaceSystem
 	namespace, err := read[corev1.Namespace](ctx, c.core.Get().Resource("namespaces"), system, "namespace "+system)
@@ -72,9 +76,9 @@ func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	return string(namespace.UID), nil
 }
 
-// absent reports whether an error is the API server's response that no object has this name. A 404 of
-// something in between, a load balancer without a server behind it, say, names no object, or is an
-// unexpected response to client-go, which puts the name in itself (apimachinery, pkg/api/errors,
+// absent reports whether an error is the API server's response that no object has this name. A 404
+// of something in between, a load balancer without a server behind it, say, names no object, or is
+// an unexpected response to client-go, which puts the name in itself (apimachinery, pkg/api/errors,
 // NewNotFound and NewGenericServerResponse).
 func absent(err error, name string) bool {
 	var status apierrors.APIStatus
@@ -98,8 +102,8 @@ func metadataOnly(kind string) string {
 	return runtime.ContentTypeProtobuf + as + "," + runtime.ContentTypeJSON + as
 }
 
-// NodeCount returns how many Nodes the cluster has, by the server's estimate: the server sends one, without spec
-// and status, and the number of the remaining ones.
+// NodeCount returns how many Nodes the cluster has, by the server's estimate: the server sends one,
+// without spec and status, and the number of the remaining ones.
 func (c *Client) NodeCount(ctx context.Context) (int, error) {
 	page := &metav1.PartialObjectMetadataList{}
 	err := c.core.Get().Resource("nodes").

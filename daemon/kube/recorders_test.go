@@ -25,10 +25,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TestRecorders compares the event queue of this package with client-go's recorder (tools/record) in the situations in
-// which they differ, by a clock that does not wait (testing/synctest). It is the measurement behind the decision to
-// have a queue of our own: when client-go's recorder loses no Warning any more, the test fails, and the decision is due
-// again. go test -run TestRecorders -v ./daemon/kube prints the numbers.
+// TestRecorders compares the event queue of this package with client-go's recorder (tools/record)
+// in the situations in which they differ, by a clock that does not wait (testing/synctest). It is
+// the measurement behind the decision to have a queue of our own: when client-go's recorder loses
+// no Warning any more, the test fails, and the decision is due again. go test -run TestRecorders -v
+// ./daemon/kube prints the numbers.
 func TestRecorders(t *testing.T) {
 	for name, situation := range recorderCases {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +49,8 @@ func TestRecorders(t *testing.T) {
 	}
 }
 
-// recorderCase is a situation. After it, the server has to have so many occurrences of Warnings in so many objects.
+// recorderCase is a situation. After it, the server has to have so many occurrences of Warnings in
+// so many objects.
 type recorderCase struct {
 	run               func(r *recorderRun)
 	warnings, objects int

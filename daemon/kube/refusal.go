@@ -55,7 +55,8 @@ func Refusal(err error) string {
 	return Unreachable
 }
 
-// Ignored reports whether an error says that the API server took the request for one without a credential.
+// Ignored reports whether an error says that the API server took the request for one without a
+// credential.
 func Ignored(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), anonymousQuote)
 }

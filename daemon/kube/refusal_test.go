@@ -21,7 +21,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// certified is a server at the loopback with a certificate that signs itself, for an address and a time.
+// certified is a server at the loopback with a certificate that signs itself, for an address and a
+// time.
 func certified(t *testing.T, address string, from, to time.Time) *clientcmdapi.Cluster {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -49,7 +50,8 @@ func program(version, command string, args ...string) *clientcmdapi.AuthInfo {
 	}}
 }
 
-// Each reason for which there is no response of an API server is told from the others, on real connections.
+// Each reason for which there is no response of an API server is told from the others, on real
+// connections.
 func TestRefusal(t *testing.T) {
 	now, hour := time.Now(), time.Hour
 	good := func() *clientcmdapi.Cluster { return certified(t, "127.0.0.1", now.Add(-hour), now.Add(hour)) }

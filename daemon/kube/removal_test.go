@@ -14,7 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// An admission policy that refuses to let a volume go is heard: its response has the code of a patch whose test failed.
+// An admission policy that refuses to let a volume go is heard: its response has the code of a
+// patch whose test failed.
 func TestRemovalThatAPolicyRefuses(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{})

@@ -16,10 +16,12 @@ import (
 )
 
 const (
-	// renewAt is the part of a token's life after which it is renewed, and renewJitter what is added to that at most, so that the
-	// nodes of a cluster that were enrolled together do not renew together.
+	// renewAt is the part of a token's life after which it is renewed, and renewJitter what is
+	// added to that at most, so that the nodes of a cluster that were enrolled together do not
+	// renew together.
 	renewAt, renewJitter = 0.6, 0.15
-	// renewLook is how often the credential is looked at: another one may have been put in its place, and clocks are set.
+	// renewLook is how often the credential is looked at: another one may have been put in its
+	// place, and clocks are set.
 	renewLook = time.Minute
 	// renewRetry is the shortest time between two attempts.
 	renewRetry = 5 * time.Minute
@@ -28,9 +30,10 @@ const (
 // errNoRenewal says that the cluster does not let the identity renew its token.
 var errNoRenewal = errors.New("this identity has no right to renew its token (manifests --pool-path gives it)")
 
-// RunRenewal renews the token before it ends, until ctx ends: it requests the next one of the same ServiceAccount for the same
-// Node, and has save write it to Options.TokenFile. Credentials of other kinds are left alone. report is called with nil after each
-// renewal, and with the error of each attempt that failed.
+// RunRenewal renews the token before it ends, until ctx ends: it requests the next one of the same
+// ServiceAccount for the same Node, and has save write it to Options.TokenFile. Credentials of
+// other kinds are left alone. report is called with nil after each renewal, and with the error of
+// each attempt that failed.
 func (c *Client) RunRenewal(ctx context.Context, save func(token []byte) error, report func(Credential, error)) {
 	jitter := rand.Float64() * renewJitter
 	for tried := (time.Time{}); pause(ctx, c.renewLook()); {
@@ -78,7 +81,8 @@ func (c *Client) renew(ctx context.Context, is Credential, save func([]byte) err
 	return c.connection.renewed()
 }
 
-// requestToken requests a token of a ServiceAccount that is bound to a Node. The server may give it a shorter life.
+// requestToken requests a token of a ServiceAccount that is bound to a Node. The server may give it
+// a shorter life.
 func requestToken(ctx context.Context, core rest.Interface, of Credential, life time.Duration) (string, error) {
 	seconds := int64(life.Round(time.Second) / time.Second)
 	request := &authenticationv1.TokenRequest{

@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// bound makes a ServiceAccount that may renew its token, if may is true, a Node, and a kubeconfig with a token bound to it.
+// bound makes a ServiceAccount that may renew its token, if may is true, a Node, and a kubeconfig
+// with a token bound to it.
 func bound(t *testing.T, name string, may bool) (kubeconfig string) {
 	t.Helper()
 	ctx, client := t.Context(), plane.Client()
@@ -56,8 +57,8 @@ func TestCredential(t *testing.T) {
 	}
 }
 
-// The API server gives a token for the same node, which is saved, used at once, and used by the next process; a token without
-// the right is told.
+// The API server gives a token for the same node, which is saved, used at once, and used by the
+// next process; a token without the right is told.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	kubeconfig := bound(t, "renew", true)
@@ -91,7 +92,8 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// forged is a token that no server signed, of a node, that ends after this part of an hour from its beginning.
+// forged is a token that no server signed, of a node, that ends after this part of an hour from its
+// beginning.
 func forged(node string, issued, expires time.Time) string {
 	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"namespace":"s","node":{"name":%q,"uid":"n"},"serviceaccount":{"name":"d","uid":"a"}}}`, issued.Unix(), expires.Unix(), node)
 	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
@@ -138,7 +140,8 @@ func TestRunRenewal(t *testing.T) {
 	}
 }
 
-// A renewed token takes the place of an older one of the same identity that ends earlier, and of no other.
+// A renewed token takes the place of an older one of the same identity that ends earlier, and of no
+// other.
 func TestPreferRenewed(t *testing.T) {
 	now := time.Now()
 	own := forged("node-a", now, now.Add(time.Hour))
@@ -148,7 +151,8 @@ func TestPreferRenewed(t *testing.T) {
 	}{
 		"later":   {forged("node-a", now, now.Add(2*time.Hour)), true},
 		"earlier": {forged("node-a", now, now.Add(time.Minute)), false},
-		// An administrator who copies a kubeconfig means that one: the server may not accept the older token any more.
+		// An administrator who copies a kubeconfig means that one: the server may not accept the
+		// older token any more.
 		"issued before": {forged("node-a", now.Add(-time.Minute), now.Add(2*time.Hour)), false},
 		"another node":  {forged("node-b", now, now.Add(2*time.Hour)), false},
 		"no token":      {"rubbish", false},

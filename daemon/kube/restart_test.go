@@ -23,8 +23,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// TestServerDies is one story on a control plane of its own: killed, started again, killed, its data
-// restored to the earlier day, asked for what it has forgotten.
+// TestServerDies is one story on a control plane of its own: killed, started again, killed, its
+// data restored to the earlier day, asked for what it has forgotten.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
 	ctx, ns, d := t.Context(), "default", &changeLog{}
@@ -115,8 +115,9 @@ func earlierDay(t *testing.T, dir string) {
 	copyTree(t, filepath.Join(dir, "etcd"), filepath.Join(dir, "etcd-earlier"))
 }
 
-// busyDay makes more versions than the components write when they start, so that the restored server
-// does not overtake what was seen before the informer is back: that is what a restore looks like.
+// busyDay makes more versions than the components write when they start, so that the restored
+// server does not overtake what was seen before the informer is back: that is what a restore looks
+// like.
 func busyDay(t *testing.T, in *cluster.Cluster) {
 	t.Helper()
 	maps := in.Client().CoreV1().ConfigMaps("default")
@@ -182,8 +183,9 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// gate is a TCP proxy in front of the shared API server. It begins shut. While it is shut its port is free; each gate has
-// an address of its own on the loopback, so that no other test takes the port meanwhile.
+// gate is a TCP proxy in front of the shared API server. It begins shut. While it is shut its port
+// is free; each gate has an address of its own on the loopback, so that no other test takes the
+// port meanwhile.
 type gate struct {
 	address string
 	mu      sync.Mutex

@@ -26,7 +26,8 @@ import (
 // Server returns the API server's address, as the kubeconfig has it.
 func (c *Client) Server() string { return c.connection.host }
 
-// ServerVersion returns the API server's version, v1.36.0 for example. A server that does not accept the credential returns none.
+// ServerVersion returns the API server's version, v1.36.0 for example. A server that does not
+// accept the credential returns none.
 func (c *Client) ServerVersion(ctx context.Context) (string, error) {
 	response, err := c.core.Get().AbsPath("/version").SetHeader("Accept", "application/json").Timeout(callTimeout).Do(ctx).Raw()
 	var is version.Info
@@ -39,7 +40,8 @@ func (c *Client) ServerVersion(ctx context.Context) (string, error) {
 	return is.GitVersion, nil
 }
 
-// User is the client's identity as the API server sees it. Node and NodeUID are those of the Node that a token is bound to.
+// User is the client's identity as the API server sees it. Node and NodeUID are those of the Node
+// that a token is bound to.
 type User struct{ Name, Node, NodeUID string }
 
 // Whoami requests the client's identity (SelfSubjectReview, Kubernetes 1.28).
@@ -67,7 +69,8 @@ func (c *Client) review(ctx context.Context, path string, object any) error {
 	return json.Unmarshal(response, object)
 }
 
-// rawOf returns a response, or the server's own words for why there is none, which Raw replaces by "unknown".
+// rawOf returns a response, or the server's own words for why there is none, which Raw replaces by
+// "unknown".
 func rawOf(result rest.Result) ([]byte, error) {
 	if err := result.Error(); err != nil {
 		return nil, err
@@ -93,7 +96,8 @@ func (a Access) String() string {
 	return text
 }
 
-// Lacks returns those that the client's identity has no right to, as the API server itself says (SelfSubjectAccessReview).
+// Lacks returns those that the client's identity has no right to, as the API server itself says
+// (SelfSubjectAccessReview).
 func (c *Client) Lacks(ctx context.Context, all []Access) (lacks []Access, err error) {
 	for _, a := range all {
 		review := &authorizationv1.SelfSubjectAccessReview{
@@ -112,7 +116,8 @@ func (c *Client) Lacks(ctx context.Context, all []Access) (lacks []Access, err e
 	return lacks, nil
 }
 
-// Confined reports whether the cluster's policies refuse this identity a volume that no daemon makes. Nothing is created.
+// Confined reports whether the cluster's policies refuse this identity a volume that no daemon
+// makes. Nothing is created.
 func (c *Client) Confined(ctx context.Context) (bool, error) {
 	err := c.CheckVolume(ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "hostpath-provisioner-confined", Annotations: map[string]string{plan.ProvisionedBy: "none"}},
@@ -127,7 +132,8 @@ func (c *Client) Confined(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// Policy requests a ValidatingAdmissionPolicy. It returns nil without an error if there is none, as in a server before Kubernetes 1.30.
+// Policy requests a ValidatingAdmissionPolicy. It returns nil without an error if there is none, as
+// in a server before Kubernetes 1.30.
 func (c *Client) Policy(ctx context.Context, name string) (*admissionv1.ValidatingAdmissionPolicy, error) {
 	policy, err := read[admissionv1.ValidatingAdmissionPolicy](ctx, c.admission.Get().Resource("validatingadmissionpolicies"), name, "policy "+name)
 	return policy, ignoreMissing(err)
@@ -162,7 +168,8 @@ func (c *Client) ClassesOf(ctx context.Context, provisioners []string) (names []
 type IndexState struct {
 	Policy, Binding bool // there are objects of the names
 	Same            bool // both are those of this version
-	// Labels reports whether the API server labels claims. It was not tried without both objects, or where there is no claim.
+	// Labels reports whether the API server labels claims. It was not tried without both objects,
+	// or where there is no claim.
 	Labels, Tried bool
 	Volumes       bool // the policy that labels kept volumes and its binding are there, and those of this version
 }
@@ -190,7 +197,8 @@ func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
 	return is, err
 }
 
-// triesLabels reports whether the API server labels some claims of the cluster; tried is false if there are none.
+// triesLabels reports whether the API server labels some claims of the cluster; tried is false if
+// there are none.
 func (c *Client) triesLabels(ctx context.Context) (labels, tried bool, err error) {
 	page := &corev1.PersistentVolumeClaimList{}
 	if err := c.core.Get().Resource("persistentvolumeclaims").VersionedParams(&metav1.ListOptions{Limit: examples}, c.params).

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// An informer that selects by a label keeps what has it, follows what gets it and loses it, and has all again when it selects all.
+// An informer that selects by a label keeps what has it, follows what gets it and loses it, and has
+// all again when it selects all.
 func TestSelect(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	label := func(name, value string) {
@@ -46,8 +47,8 @@ func TestSelect(t *testing.T) {
 	d.expect(t, "+a 1", "+b 1", "-a 1", "+a 1", "~a 2", "-a 2")
 }
 
-// What is selected before the first list is not a reason for a second one. A daemon that finds no index did that, and read all claims of the
-// cluster twice.
+// What is selected before the first list is not a reason for a second one. A daemon that finds no
+// index did that, and read all claims of the cluster twice.
 func TestSelectBeforeTheFirstList(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "a", "1")
@@ -78,7 +79,8 @@ func (a *asked) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface,
 	return w, nil
 }
 
-// A watch that could be resumed is not resumed by another selector: objects that it did not bring would be missed.
+// A watch that could be resumed is not resumed by another selector: objects that it did not bring
+// would be missed.
 func TestSelectResumesNothing(t *testing.T) {
 	from := &asked{}
 	s := NewInformer[*corev1.PersistentVolumeClaim](from, nil, nil)

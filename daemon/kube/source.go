@@ -13,15 +13,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pageBytes is the size limit of a page. A request limits a page in objects, and an object has up to 1.5 MiB
-// (etcd --max-request-bytes): 500 claims could have 750 MiB, all in memory before the first one is filtered.
+// pageBytes is the size limit of a page. A request limits a page in objects, and an object has up
+// to 1.5 MiB (etcd --max-request-bytes): 500 claims could have 750 MiB, all in memory before the
+// first one is filtered.
 const pageBytes = 4 << 20
 
 // objectBytes is the size limit of a page with a single object.
 const objectBytes = 32 << 20
 
-// source is the ListWatcher of one resource, in all namespaces unless it names one. Lists are read by one
-// goroutine at a time.
+// source is the ListWatcher of one resource, in all namespaces unless it names one. Lists are read
+// by one goroutine at a time.
 type source struct {
 	client         rest.Interface
 	params         runtime.ParameterCodec
@@ -38,8 +39,8 @@ func (c *Client) source(group rest.Interface, resource string, empty func() runt
 	return &source{client: group, params: c.params, decoder: c.decoder, resource: resource, empty: empty}
 }
 
-// List reads one page, with fewer objects than requested if they are large. It does not retry: the Informer
-// backs off for all kinds of errors alike.
+// List reads one page, with fewer objects than requested if they are large. It does not retry: the
+// Informer backs off for all kinds of errors alike.
 func (s *source) List(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	most := options.Limit
 	for {

@@ -17,7 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// stripper is a policy of another program that takes the labels of both policies away. Its binding has its name.
+// stripper is a policy of another program that takes the labels of both policies away. Its binding
+// has its name.
 const stripper = `---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -40,7 +41,8 @@ metadata: {name: zz-strips}
 spec: {policyName: zz-strips}
 `
 
-// labelled has manifests applied, and waits until the API server writes the label on new claims, or takes it away.
+// labelled has manifests applied, and waits until the API server writes the label on new claims, or
+// takes it away.
 func labelled(t *testing.T, own *cluster.Cluster, manifests, ns string, want bool) {
 	t.Helper()
 	if err := own.Apply(t.Context(), []byte(manifests)); err != nil {
@@ -63,8 +65,8 @@ func labelled(t *testing.T, own *cluster.Cluster, manifests, ns string, want boo
 	t.Fatalf("the label is not as wanted: %t", want)
 }
 
-// strip has another policy take the label away. In which order an API server applies two policies is not defined: the index's own is no more
-// applied.
+// strip has another policy take the label away. In which order an API server applies two policies
+// is not defined: the index's own is no more applied.
 func strip(t *testing.T, own *cluster.Cluster, ns string) {
 	t.Helper()
 	if err := own.Client().AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Delete(t.Context(), claimindex.Name, metav1.DeleteOptions{}); err != nil {
@@ -73,7 +75,8 @@ func strip(t *testing.T, own *cluster.Cluster, ns string) {
 	labelled(t, own, stripper, ns, false)
 }
 
-// An index whose labels another policy takes away is not used: neither that of claims, nor that of volumes.
+// An index whose labels another policy takes away is not used: neither that of claims, nor that of
+// volumes.
 func TestStrippedLabels(t *testing.T) {
 	t.Parallel()
 	own, c, w := withPolicy(t)
@@ -127,8 +130,8 @@ func boundClaim(ctx context.Context, t *testing.T, own *cluster.Cluster, ns, nam
 	}
 }
 
-// Whether claims are labelled is tried with one that has no volume, if there is one: of those that are bound the policy takes the label away, as
-// another program may.
+// Whether claims are labelled is tried with one that has no volume, if there is one: of those that
+// are bound the policy takes the label away, as another program may.
 func TestTriedWithAWaitingClaim(t *testing.T) {
 	t.Parallel()
 	own, c, _ := withPolicy(t)

@@ -15,28 +15,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A tenant makes a tombstone with each claim that it deletes, and no quota counts them. Therefore there is a limit for
-// each namespace and class. A node that misses a tombstone that was collected keeps its directory and reports it
-// (Orphaned): too few tombstones never destroy data.
+// A tenant makes a tombstone with each claim that it deletes, and no quota counts them. Therefore
+// there is a limit for each namespace and class. A node that misses a tombstone that was collected
+// keeps its directory and reports it (Orphaned): too few tombstones never destroy data.
 const (
-	// TombstoneTTL is how long tombstones are kept. A node that was off for longer keeps its directories.
+	// TombstoneTTL is how long tombstones are kept. A node that was off for longer keeps its
+	// directories.
 	TombstoneTTL = 90 * 24 * time.Hour
 	// TombstonesKept is how many tombstones of one namespace and class are kept: the newest.
 	TombstonesKept = 100
-	// tombstoneMinAge is the age below which TombstonesKept does not apply. It is longer than a node takes to start
-	// anew, and than the 10 minutes within which a running node compares each record with the API. A node whose watch was
-	// broken for a minute would otherwise keep what a namespace with many claims had, if those were deleted at once.
+	// tombstoneMinAge is the age below which TombstonesKept does not apply. It is longer than a
+	// node takes to start anew, and than the 10 minutes within which a running node compares each
+	// record with the API. A node whose watch was broken for a minute would otherwise keep what a
+	// namespace with many claims had, if those were deleted at once.
 	tombstoneMinAge = 15 * time.Minute
 	// tombstonesMax is the limit for one namespace and class whatever the age.
 	tombstonesMax = 1000
 	// tombstoneGCInterval is the shortest time between two collections of one daemon.
 	tombstoneGCInterval = 15 * time.Second
-	// tombstoneGCAgain is the shortest time until a group is collected again of which no more was written.
+	// tombstoneGCAgain is the shortest time until a group is collected again of which no more was
+	// written.
 	tombstoneGCAgain = 3 * time.Minute
 )
 
-// tombstoneGC holds the groups (namespace and class) in which tombstones may have to be collected. Times are those
-// of the API server's clock, which dated the objects.
+// tombstoneGC holds the groups (namespace and class) in which tombstones may have to be collected.
+// Times are those of the API server's clock, which dated the objects.
 type tombstoneGC struct {
 	wake chan struct{}
 
@@ -51,7 +54,8 @@ func newTombstoneGC() *tombstoneGC {
 	return &tombstoneGC{wake: make(chan struct{}, 1), groups: map[string]time.Time{}}
 }
 
-// added records a tombstone of a group that was written at a time of the server's clock, and at local of this host's.
+// added records a tombstone of a group that was written at a time of the server's clock, and at
+// local of this host's.
 func (g *tombstoneGC) added(group string, at, local time.Time) {
 	g.mu.Lock()
 	g.groups[group], g.latest, g.latestLocal = time.Time{}, at, local
@@ -62,8 +66,8 @@ func (g *tombstoneGC) added(group string, at, local time.Time) {
 	}
 }
 
-// due returns and forgets the groups to collect, and the time of the server's clock. all reports, once a day, that every
-// group is due.
+// due returns and forgets the groups to collect, and the time of the server's clock. all reports,
+// once a day, that every group is due.
 func (g *tombstoneGC) due(local time.Time) (groups []string, now time.Time, all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,9 +100,10 @@ func (g *tombstoneGC) pending() bool {
 	return len(g.groups) > 0
 }
 
-// RunTombstoneGC deletes surplus and expired tombstones until ctx ends: those of a namespace and class soon after this
-// daemon wrote one of them, and all others with the first tombstone of a day. What a daemon that is killed leaves
-// is collected with the next tombstone of the same group, or of the next day.
+// RunTombstoneGC deletes surplus and expired tombstones until ctx ends: those of a namespace and
+// class soon after this daemon wrote one of them, and all others with the first tombstone of a day.
+// What a daemon that is killed leaves is collected with the next tombstone of the same group, or of
+// the next day.
 func (c *Client) RunTombstoneGC(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !c.tombstones.pending() {
@@ -118,7 +123,8 @@ func (c *Client) RunTombstoneGC(ctx context.Context) {
 func (c *Client) collectTombstones(ctx context.Context, local time.Time) {
 	groups, now, all := c.tombstones.due(local)
 	for _, group := range groups {
-		// An error is not reported, because an operator can do nothing about it. The group is collected again.
+		// An error is not reported, because an operator can do nothing about it. The group is
+		// collected again.
 		if again, err := c.deleteSurplusTombstones(ctx, group, now); err != nil || !again.IsZero() {
 			c.tombstones.retry(group, again)
 		}
@@ -135,8 +141,8 @@ type tombstone struct {
 	created time.Time
 }
 
-// deleteSurplusTombstones deletes the surplus tombstones of a group, and returns when others will be surplus, zero for
-// never.
+// deleteSurplusTombstones deletes the surplus tombstones of a group, and returns when others will
+// be surplus, zero for never.
 func (c *Client) deleteSurplusTombstones(ctx context.Context, group string, now time.Time) (again time.Time, err error) {
 	var all []tombstone
 	err = c.eachTombstone(ctx, tombstoneGroup+"="+group, func(t tombstone, _ string) { all = append(all, t) })
@@ -153,8 +159,8 @@ func (c *Client) deleteSurplusTombstones(ctx context.Context, group string, now 
 	return again, c.deleteTombstones(ctx, surplus)
 }
 
-// surplusTombstones returns those of a group that exceed TombstonesKept and are older than tombstoneMinAge, or exceed
-// tombstonesMax. It sorts all, so that these are the last.
+// surplusTombstones returns those of a group that exceed TombstonesKept and are older than
+// tombstoneMinAge, or exceed tombstonesMax. It sorts all, so that these are the last.
 func surplusTombstones(all []tombstone, now time.Time) []tombstone {
 	slices.SortFunc(all, func(a, b tombstone) int {
 		return cmp.Or(b.created.Compare(a.created), cmp.Compare(a.name, b.name))
@@ -168,7 +174,8 @@ func surplusTombstones(all []tombstone, now time.Time) []tombstone {
 	return surplus
 }
 
-// deleteExpiredTombstones deletes the tombstones of all groups that are older than TombstoneTTL or surplus.
+// deleteExpiredTombstones deletes the tombstones of all groups that are older than TombstoneTTL or
+// surplus.
 func (c *Client) deleteExpiredTombstones(ctx context.Context, now time.Time) error {
 	var expired []tombstone
 	groups := map[string][]tombstone{}

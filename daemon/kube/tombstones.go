@@ -15,24 +15,25 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// A tombstone is a Lease, because the daemon may write Leases in its namespace anyway, and because no other
-// program reads a Lease that it does not know.
+// A tombstone is a Lease, because the daemon may write Leases in its namespace anyway, and because
+// no other program reads a Lease that it does not know.
 const (
 	// tombstoneLabel has the value plan.Tombstone.Data; other Leases do not have it.
 	tombstoneLabel  = "hostpath-provisioner/tombstone"
 	tombstoneClaim  = "hostpath-provisioner/claim"
 	tombstoneVolume = "hostpath-provisioner/claim-uid"
 	tombstoneClass  = "hostpath-provisioner/class"
-	// tombstoneGroup has a hash of namespace and class as its value. Tombstones of versions without this label are
-	// read as before, and are collected by their age alone.
+	// tombstoneGroup has a hash of namespace and class as its value. Tombstones of versions without
+	// this label are read as before, and are collected by their age alone.
 	tombstoneGroup = "hostpath-provisioner/tombstone-group"
 )
 
-// WriteTombstone creates the tombstone of a volume, which tells every node what to do with the data. One that exists
-// stays as it is, and first is false. But Retain replaces Delete: that was written before an administrator changed the
-// policy. RunTombstoneGC deletes surplus ones.
+// WriteTombstone creates the tombstone of a volume, which tells every node what to do with the
+// data. One that exists stays as it is, and first is false. But Retain replaces Delete: that was
+// written before an administrator changed the policy. RunTombstoneGC deletes surplus ones.
 //
-// A crash between the two leaves no tombstone, by which every node keeps its data; the next try writes one.
+// A crash between the two leaves no tombstone, by which every node keeps its data; the next try
+// writes one.
 func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error) {
 	first, err = c.createTombstone(ctx, t)
 	if first || err != nil || t.Data != plan.Retain {
@@ -79,7 +80,8 @@ func groupOf(t plan.Tombstone) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// ReadTombstone requests a volume's tombstone from the API server. It returns nil without an error if there is none.
+// ReadTombstone requests a volume's tombstone from the API server. It returns nil without an error
+// if there is none.
 func (c *Client) ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error) {
 	lease, err := c.readLease(ctx, pv, callTimeout)
 	switch {

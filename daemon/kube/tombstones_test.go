@@ -119,8 +119,8 @@ func ownNamespace(t *testing.T) {
 	}
 }
 
-// A tenant that makes and deletes claims all day leaves a bounded number of tombstones, the newest ones; no other
-// group loses one by that, nor those of an older version.
+// A tenant that makes and deletes claims all day leaves a bounded number of tombstones, the newest
+// ones; no other group loses one by that, nor those of an older version.
 func TestTombstonesAreBounded(t *testing.T) {
 	ctx := t.Context()
 	ownNamespace(t)
@@ -184,8 +184,9 @@ func TestTombstonesOfManyPages(t *testing.T) {
 	}
 }
 
-// A node that starts anew, or whose watch is broken for minutes, finds the tombstones of a namespace that was deleted at
-// once. A minute was too short: what such a node had was kept for ever.
+// A node that starts anew, or whose watch is broken for minutes, finds the tombstones of a
+// namespace that was deleted at once. A minute was too short: what such a node had was kept for
+// ever.
 func TestTombstonesStayForANodeThatIsAway(t *testing.T) {
 	now := time.Now()
 	for age, want := range map[time.Duration]int{0: 0, 11 * time.Minute: 0, 20 * time.Minute: 400} {

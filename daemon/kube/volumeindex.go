@@ -15,8 +15,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 )
 
-// VolumeIndex returns the identity of the policy that labels kept volumes, and of its binding (claimindex.VolumesIdentity), as they are at
-// the time of the call or later. It is "" where there is none that this version knows, or where this daemon may not read it.
+// VolumeIndex returns the identity of the policy that labels kept volumes, and of its binding
+// (claimindex.VolumesIdentity), as they are at the time of the call or later. It is "" where there
+// is none that this version knows, or where this daemon may not read it.
 func (c *Client) VolumeIndex(ctx context.Context) (identity string, err error) {
 	const name, what = claimindex.VolumesName, "policy " + claimindex.VolumesName
 	optional := context.WithValue(ctx, uncounted{}, true)
@@ -34,18 +35,21 @@ func (c *Client) VolumeIndex(ctx context.Context) (identity string, err error) {
 	return claimindex.VolumesIdentity(policy, binding), err
 }
 
-// none reports whether an error is that of a server that does not know a resource, or of a kubeconfig that may not read it.
+// none reports whether an error is that of a server that does not know a resource, or of a
+// kubeconfig that may not read it.
 func none(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
 
-// EachKept reads the volume objects that the policy has labelled as kept for claims of these names, in whichever namespace, as they are at
-// the time of the call or later. Some may be kept for other claims.
+// EachKept reads the volume objects that the policy has labelled as kept for claims of these names,
+// in whichever namespace, as they are at the time of the call or later. Some may be kept for other
+// claims.
 func (c *Client) EachKept(ctx context.Context, claims []string, visit func(*corev1.PersistentVolume)) error {
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	source.labels = claimindex.VolumeSelector(claims)
 	return each(ctx, source, visit)
 }
 
-// EachMissed reads all volume objects of the cluster, and calls visit with those that are kept and that the policy has not labelled.
+// EachMissed reads all volume objects of the cluster, and calls visit with those that are kept and
+// that the policy has not labelled.
 func (c *Client) EachMissed(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
 	return c.EachVolume(ctx, func(v *corev1.PersistentVolume) {
 		if claimindex.VolumeMissed(v) {
@@ -54,8 +58,9 @@ func (c *Client) EachMissed(ctx context.Context, visit func(*corev1.PersistentVo
 	})
 }
 
-// TryVolumeIndex reports whether the API server writes the policy's label over another one on a volume of this daemon's, in a request
-// that changes nothing. It is false if the volume does not exist any more.
+// TryVolumeIndex reports whether the API server writes the policy's label over another one on a
+// volume of this daemon's, in a request that changes nothing. It is false if the volume does not
+// exist any more.
 func (c *Client) TryVolumeIndex(ctx context.Context, pv *corev1.PersistentVolume) (labels bool, err error) {
 	const forged = "Forged"
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pv.UID, "labels": map[string]string{claimindex.VolumeLabel: forged}}})

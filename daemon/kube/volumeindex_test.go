@@ -11,8 +11,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 )
 
-// A volume that is kept for a claim is found by its label if it was written since the policy, and by a look at all volumes if not. A policy that
-// the API server does not apply is told from one that it applies.
+// A volume that is kept for a claim is found by its label if it was written since the policy, and
+// by a look at all volumes if not. A policy that the API server does not apply is told from one
+// that it applies.
 func TestVolumeIndex(t *testing.T) {
 	t.Parallel()
 	own, c, _ := withPolicy(t)

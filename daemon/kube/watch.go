@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// StaleAfter is the longest time without contact of an informer that works: the longest watch, and the time
-// to notice that it did not end. A server that sends bookmarks is in contact every minute, and a watch that falls
-// silent after its first bookmark is given up in less than four.
+// StaleAfter is the longest time without contact of an informer that works: the longest watch, and
+// the time to notice that it did not end. A server that sends bookmarks is in contact every minute,
+// and a watch that falls silent after its first bookmark is given up in less than four.
 const StaleAfter = 11 * time.Minute
 
 // timings of an informer; tests have shorter ones.
@@ -39,13 +39,15 @@ var (
 	errSilent     = errors.New("the watch fell silent")
 )
 
-// Run lists and watches the resource until ctx ends, and retries after every error. It must be called once.
+// Run lists and watches the resource until ctx ends, and retries after every error. It must be
+// called once.
 //
 // A watch that ended is resumed at its last version. After an error there is a new list: the server
-// may not have the events any more (410 Gone), or its data may have been restored from a backup. A restored
-// server accepts a watch from a version that it has not reached yet, and sends nothing; it also accepts one from
-// a version that it has reached again, and does not send the changes before it. Therefore, unless the last watch
-// ended at its time and had events, the next one first verifies the history (history.go).
+// may not have the events any more (410 Gone), or its data may have been restored from a backup. A
+// restored server accepts a watch from a version that it has not reached yet, and sends nothing; it
+// also accepts one from a version that it has reached again, and does not send the changes before
+// it. Therefore, unless the last watch ended at its time and had events, the next one first
+// verifies the history (history.go).
 func (s *Informer[T]) Run(ctx context.Context) {
 	var wait backoff
 	for failures, resumable := 0, false; ctx.Err() == nil; {
@@ -75,8 +77,8 @@ func (s *Informer[T]) Run(ctx context.Context) {
 	}
 }
 
-// listAndWatch runs one watch, and before it the list if it needs one. It reports whether the next watch can
-// resume at s.version. It calls healthy when the watch works.
+// listAndWatch runs one watch, and before it the list if it needs one. It reports whether the next
+// watch can resume at s.version. It calls healthy when the watch works.
 func (s *Informer[T]) listAndWatch(ctx context.Context, resumable bool, healthy func()) (again bool, err error) {
 	s.started = time.Now()
 	resumable = !s.takeSelector() && resumable
@@ -103,7 +105,8 @@ func (s *Informer[T]) listAndWatch(ctx context.Context, resumable bool, healthy 
 	return s.watch(ctx, healthy, fromVersion)
 }
 
-// list reads all pages. Objects are stored as they come; those that are gone are removed after the last page.
+// list reads all pages. Objects are stored as they come; those that are gone are removed after the
+// last page.
 func (s *Informer[T]) list(ctx context.Context) error {
 	s.takeRelist()
 	listed := map[string]bool{}
@@ -166,7 +169,8 @@ func (s *Informer[T]) watch(ctx context.Context, healthy func(), from watchStart
 	if err != nil {
 		return false, fmt.Errorf("watch: %w", err)
 	}
-	// The watch ended too late if this process was stopped meanwhile, or if the server did not end it.
+	// The watch ended too late if this process was stopped meanwhile, or if the server did not end
+	// it.
 	took := time.Since(s.started)
 	s.mustVerify = silent || took < duration || took > duration+s.timings.response
 	if resumable && took < duration {
@@ -175,8 +179,8 @@ func (s *Informer[T]) watch(ctx context.Context, healthy func(), from watchStart
 	return resumable, nil
 }
 
-// openWatch sends the request. The error is errNoResponse if the server does not accept the watch in time:
-// client-go has no limit for that other than the context, which is the watch's.
+// openWatch sends the request. The error is errNoResponse if the server does not accept the watch
+// in time: client-go has no limit for that other than the context, which is the watch's.
 func (s *Informer[T]) openWatch(ctx context.Context, cancel context.CancelCauseFunc, from watchStart, duration time.Duration) (watch.Interface, error) {
 	seconds := int64(duration/time.Second) + 1
 	options := metav1.ListOptions{LabelSelector: s.selector, ResourceVersion: s.version, AllowWatchBookmarks: true, TimeoutSeconds: &seconds}
@@ -195,11 +199,12 @@ func (s *Informer[T]) openWatch(ctx context.Context, cancel context.CancelCauseF
 	return w, err
 }
 
-// handleEvents handles events until the watch ends, ctx ends, or a new list is requested. silent reports
-// that there was no event, not even a bookmark.
+// handleEvents handles events until the watch ends, ctx ends, or a new list is requested. silent
+// reports that there was no event, not even a bookmark.
 func (s *Informer[T]) handleEvents(ctx context.Context, w watch.Interface, duration time.Duration, healthy func()) (resumable, silent bool, err error) {
 	began := time.Now()
-	// A watch may be silent until its time is over. After its first bookmark it may be silent for timings.bookmark.
+	// A watch may be silent until its time is over. After its first bookmark it may be silent for
+	// timings.bookmark.
 	overdue, settled, bookmarks := time.NewTimer(duration+s.timings.response), time.NewTimer(s.timings.settle), false
 	defer overdue.Stop()
 	defer settled.Stop()
@@ -269,7 +274,8 @@ func (s *Informer[T]) markAlive() {
 	s.breaker.responded()
 }
 
-// newer reports whether resource version a is later than b. Versions are numbers that only grow (Kubernetes
+// newer reports whether resource version a is later than b. Versions are numbers that only grow
+// (Kubernetes
 // 1.35, KEP-5504). A version that is not a number counts as newer.
 func newer(a, b string) bool {
 	x, errX := strconv.ParseUint(a, 10, 64)

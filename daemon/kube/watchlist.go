@@ -16,22 +16,25 @@ import (
 // that marks the end, and then the changes. It is on by default from Kubernetes 1.34 on (apiserver, pkg/features,
 // WatchList). It is one request in place of two, and it also replaces the verification of the history (history.go).
 //
-// The server compresses lists and does not compress events. Therefore a list that may be long, such as the claims of the
-// whole cluster, is read by pages at first, and with the watch while it is short.
+// The server compresses lists and does not compress events. Therefore a list that may be long, such
+// as the claims of the whole cluster, is read by pages at first, and with the watch while it is
+// short.
 //
-// A server without the feature refuses (422), or sends the objects and never the mark: then the informer lists.
+// A server without the feature refuses (422), or sends the objects and never the mark: then the
+// informer lists.
 
 // errNoEnd: the server accepted a watch-list and does not mark the end of the list.
 var errNoEnd = errors.New("the initial events did not end")
 
-// WatchList makes the informer read the whole resource with the watch. It must be called before Run, for a resource
-// with few objects on this node.
+// WatchList makes the informer read the whole resource with the watch. It must be called before
+// Run, for a resource with few objects on this node.
 func (s *Informer[T]) WatchList() *Informer[T] {
 	s.fewObjects = true
 	return s
 }
 
-// shortList is the longest list that is read with the watch the next time, in objects: some 3 MB of claims.
+// shortList is the longest list that is read with the watch the next time, in objects: some 3 MB of
+// claims.
 const shortList = 2000
 
 // useWatchList reports whether the informer reads the list with the watch.
@@ -43,16 +46,18 @@ func (s *Informer[T]) useWatchList() bool {
 // pkg/apis/meta/internalversion/validation, ValidateListOptions).
 func refusesWatchList(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-// initialOptions makes a watch start with the whole list, at the latest version that the server knows.
+// initialOptions makes a watch start with the whole list, at the latest version that the server
+// knows.
 func initialOptions(o metav1.ListOptions) metav1.ListOptions {
 	yes := true
 	o.ResourceVersion, o.ResourceVersionMatch, o.SendInitialEvents = "", metav1.ResourceVersionMatchNotOlderThan, &yes
 	return o
 }
 
-// initialEvent applies an event before the end of a watch-list, adds the key of an object that passes the filter to
-// listed, and reports whether the event is the end. Objects come in the order of their keys, and changes that happen
-// meanwhile come after all of them: the order of arrival counts, not the version.
+// initialEvent applies an event before the end of a watch-list, adds the key of an object that
+// passes the filter to listed, and reports whether the event is the end. Objects come in the order
+// of their keys, and changes that happen meanwhile come after all of them: the order of arrival
+// counts, not the version.
 func (s *Informer[T]) initialEvent(event watch.Event, listed map[string]bool) (end bool, err error) {
 	s.markAlive()
 	if event.Type == watch.Bookmark {
@@ -89,8 +94,8 @@ func (s *Informer[T]) endOfList(bookmark runtime.Object, listed map[string]bool)
 	return true, nil
 }
 
-// readInitialEvents reads a watch-list to its end, and reports whether the end came. There is no limit for all events
-// together; each may take as long as timings.response.
+// readInitialEvents reads a watch-list to its end, and reports whether the end came. There is no
+// limit for all events together; each may take as long as timings.response.
 func (s *Informer[T]) readInitialEvents(ctx context.Context, w watch.Interface) (ended bool, err error) {
 	listed := map[string]bool{}
 	s.lastChange, s.listed = change{}, 0

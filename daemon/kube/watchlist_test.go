@@ -19,7 +19,8 @@ func whole(c *Client, ns string, d *changeLog) *Informer[*corev1.PersistentVolum
 	return c.Claims(in(ns), d.told).WatchList()
 }
 
-// One request is the list and the watch, also when it has to be read again, and nothing is missed or told twice.
+// One request is the list and the watch, also when it has to be read again, and nothing is missed
+// or told twice.
 func TestWatchList(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "early", "1")
@@ -80,7 +81,8 @@ func (u *unknowing) Watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { return e, e.Type != watch.Bookmark }), nil
 }
 
-// A server that does not know watch-lists refuses them, or sends no end: the informer lists instead, and requests no other watch-list.
+// A server that does not know watch-lists refuses them, or sends no end: the informer lists
+// instead, and requests no other watch-list.
 func TestWatchListUnknown(t *testing.T) {
 	t.Parallel()
 	for name, refuses := range map[string]bool{"refused": true, "without an end": false} {

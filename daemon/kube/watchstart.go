@@ -19,7 +19,8 @@ const (
 	withInitialEvents                   // with the whole list (watchlist.go)
 )
 
-// verifyStart reads the events that a watch must begin with, and reports whether the server sent them.
+// verifyStart reads the events that a watch must begin with, and reports whether the server sent
+// them.
 func (s *Informer[T]) verifyStart(ctx context.Context, w watch.Interface, from watchStart) (begun bool, err error) {
 	switch from {
 	case fromLastChange:
@@ -34,9 +35,10 @@ func (s *Informer[T]) verifyStart(ctx context.Context, w watch.Interface, from w
 // errOverdue: an event did not come in time.
 var errOverdue = errors.New("overdue")
 
-// firstEvents passes the events of a watch to take until take reports the last of them, and reports whether that one
-// came. Each event may take as long as limit. The error is that of take, errOverdue, errCutShort if the watch ends, or
-// the server's *apierrors.StatusError. It is nil if ctx ends.
+// firstEvents passes the events of a watch to take until take reports the last of them, and reports
+// whether that one came. Each event may take as long as limit. The error is that of take,
+// errOverdue, errCutShort if the watch ends, or the server's *apierrors.StatusError. It is nil if
+// ctx ends.
 func firstEvents(ctx context.Context, w watch.Interface, limit time.Duration, take func(watch.Event) (last bool, err error)) (came bool, err error) {
 	overdue := time.NewTimer(limit)
 	defer overdue.Stop()

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootTime is the time since the host started. Unlike Go's monotonic time it goes on while the host sleeps
-// (clock_gettime(2), CLOCK_BOOTTIME): a lease does not sleep with its holder.
+// BootTime is the time since the host started. Unlike Go's monotonic time it goes on while the host
+// sleeps (clock_gettime(2), CLOCK_BOOTTIME): a lease does not sleep with its holder.
 func BootTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
-// ErrNotLeading is returned by what may be done in a shared pool by its Leader alone, to a daemon that is not.
+// ErrNotLeading is returned by what may be done in a shared pool by its Leader alone, to a daemon
+// that is not.
 var ErrNotLeading = errors.New("another daemon works in the pool")
 
 // Storage is the pool's storage on this host.
@@ -43,11 +44,13 @@ type Options struct {
 	Requested func(err error)
 	Log       *slog.Logger
 	Clock     func() time.Duration // BootTime, but for tests
-	// Resumed is called when a role begins in which this daemon may have to do, or to tell, what it left to others.
+	// Resumed is called when a role begins in which this daemon may have to do, or to tell, what it
+	// left to others.
 	Resumed func()
 }
 
-// Elector looks after one shared pool's lease. A nil Elector is that of a pool that is this node's alone: always Leader.
+// Elector looks after one shared pool's lease. A nil Elector is that of a pool that is this node's
+// alone: always Leader.
 type Elector struct {
 	Options
 	*state
@@ -60,8 +63,8 @@ func New(o Options) *Elector {
 	return &Elector{Options: o, state: newState(o.Identity, o.Clock), look: make(chan struct{}, 1)}
 }
 
-// Role is what this daemon does in the pool at this moment. It costs no request: before something is destroyed, Fence
-// is asked besides.
+// Role is what this daemon does in the pool at this moment. It costs no request: before something
+// is destroyed, Fence is asked besides.
 func (e *Elector) Role() Role {
 	if e == nil {
 		return Leader
@@ -72,8 +75,8 @@ func (e *Elector) Role() Role {
 // Leads reports whether the role is Leader.
 func (e *Elector) Leads() bool { return e.Role() == Leader }
 
-// Blocked is why no volume is made or removed by this daemon, "" if nothing keeps it from that. closed is the same of
-// its own gate alone.
+// Blocked is why no volume is made or removed by this daemon, "" if nothing keeps it from that.
+// closed is the same of its own gate alone.
 func (e *Elector) Blocked(closed string) string {
 	if e.Leads() {
 		return closed
@@ -87,8 +90,8 @@ func (e *Elector) Blocked(closed string) string {
 	return "no node can work in it; here " + closed
 }
 
-// Leader is the identity of the daemon that works in the pool, if it was seen to renew: "" where there is none, and for
-// a pool that is not shared.
+// Leader is the identity of the daemon that works in the pool, if it was seen to renew: "" where
+// there is none, and for a pool that is not shared.
 func (e *Elector) Leader() string {
 	if e == nil {
 		return ""
@@ -96,8 +99,8 @@ func (e *Elector) Leader() string {
 	return e.leader()
 }
 
-// Fence asks the API server whether this daemon is Leader still, in the same term, and returns ErrNotLeading if it is
-// not. A Leader that was paused learns here that its term is over.
+// Fence asks the API server whether this daemon is Leader still, in the same term, and returns
+// ErrNotLeading if it is not. A Leader that was paused learns here that its term is over.
 func (e *Elector) Fence(ctx context.Context) error {
 	if e == nil {
 		return nil
@@ -128,8 +131,8 @@ func (e *Elector) Look() {
 	}
 }
 
-// Changed is to be called with each lease that the watch brings, and with nil for one that was deleted. Leases of other
-// names are ignored.
+// Changed is to be called with each lease that the watch brings, and with nil for one that was
+// deleted. Leases of other names are ignored.
 func (e *Elector) Changed(name string, lease *Lease) {
 	if e != nil && name == e.name() {
 		e.watched(lease)
@@ -226,8 +229,9 @@ func (e *Elector) gather(ctx context.Context) Facts {
 	return f
 }
 
-// next is the lease as an action leaves it. Every change of hands begins a new term. A Leader, also one that resigns,
-// writes the marker of the storage that it worked in, and not what it read in the lease.
+// next is the lease as an action leaves it. Every change of hands begins a new term. A Leader, also
+// one that resigns, writes the marker of the storage that it worked in, and not what it read in the
+// lease.
 func (e *Elector) next(f Facts, action Action) Lease {
 	l := Lease{}
 	if f.Lease != nil {
@@ -252,8 +256,8 @@ func (e *Elector) next(f Facts, action Action) Lease {
 	return l
 }
 
-// resume goes on with the work that a new role brings, and with what was left while renewals failed and this daemon
-// stood by.
+// resume goes on with the work that a new role brings, and with what was left while renewals failed
+// and this daemon stood by.
 func (e *Elector) resume(action Action, was Role) {
 	switch action {
 	case Lead:
@@ -277,8 +281,8 @@ const (
 	overwrites = "overwritten"
 )
 
-// reportMismatch reports that the storage here is not that of the other nodes, when their Leader had the time to write
-// the lease anew.
+// reportMismatch reports that the storage here is not that of the other nodes, when their Leader
+// had the time to write the lease anew.
 func (e *Elector) reportMismatch() {
 	message, lasted := e.mismatchFor()
 	switch {

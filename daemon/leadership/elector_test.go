@@ -17,10 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What daemons do with each other's leases is tested in test/e2e and test/chaos. Here are the single steps,
-// which neither can time.
+// What daemons do with each other's leases is tested in test/e2e and test/chaos. Here are the
+// single steps, which neither can time.
 
-// server is an API server's one lease. Its version grows with each write of anything in the cluster.
+// server is an API server's one lease. Its version grows with each write of anything in the
+// cluster.
 type server struct {
 	now     *Lease
 	version int
@@ -81,7 +82,8 @@ func (h *host) Event(_ corev1.ObjectReference, _, reason, message string) {
 	h.events = append(h.events, reason+": "+message)
 }
 
-// standing is node-a, which has the storage "m" of the shared pool "fast" and does not know the server's lease yet.
+// standing is node-a, which has the storage "m" of the shared pool "fast" and does not know the
+// server's lease yet.
 func standing(s *server) *host {
 	h := &host{usable: true, marker: "m", now: time.Hour}
 	h.Elector = New(Options{
@@ -110,8 +112,8 @@ func (h *host) due() { h.now += Renewal }
 // overdue lets the time pass after which a holder that does not renew is replaced.
 func (h *host) overdue() { h.now += Duration + time.Second }
 
-// A server that was restored has a lease with a lower version. Whatever is in it, the daemon that reads it takes it for
-// the truth, and one works in the pool again.
+// A server that was restored has a lease with a lower version. Whatever is in it, the daemon that
+// reads it takes it for the truth, and one works in the pool again.
 func TestLeaseOfARestoredServer(t *testing.T) {
 	for name, earlier := range map[string]Lease{
 		"the same holding":                {Holder: me, Marker: "m"},
@@ -170,8 +172,8 @@ func TestStandbySeesARestoredServer(t *testing.T) {
 	}
 }
 
-// One write of anything: the holder stops at once where it is not the holder any more, and the lease is right again
-// after a bounded time, with the marker that was read from the disk.
+// One write of anything: the holder stops at once where it is not the holder any more, and the
+// lease is right again after a bounded time, with the marker that was read from the disk.
 func TestForgedLease(t *testing.T) {
 	for _, proof := range []Proof{"", ProofHere} {
 		for name, forge := range map[string]func(*Lease){
@@ -255,8 +257,8 @@ func TestOwnWritesGiveNoAlarm(t *testing.T) {
 	}
 }
 
-// A daemon that started anew knows nothing of a storage but what is on the disk: the one that has the pool's volumes is
-// worked in, whatever marker the lease has.
+// A daemon that started anew knows nothing of a storage but what is on the disk: the one that has
+// the pool's volumes is worked in, whatever marker the lease has.
 func TestTheDiskDecides(t *testing.T) {
 	for proof, leads := range map[Proof]bool{ProofHere: true, ProofElsewhere: false} {
 		s := &server{}
@@ -276,7 +278,8 @@ func TestTheDiskDecides(t *testing.T) {
 	}
 }
 
-// A storage that stays another one is reported once, and not before its Leader could correct the lease.
+// A storage that stays another one is reported once, and not before its Leader could correct the
+// lease.
 func TestMismatchIsReported(t *testing.T) {
 	s := &server{}
 	s.write(Lease{Name: "fast.p", Pool: "fast", Holder: other, Marker: "n", Term: Term{UID: "uid", Number: 5, Token: "b"}})

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The status prints the holder of a lease, in which any program that may write leases may have written anything. Only a
-// node's name is taken from it.
+// The status prints the holder of a lease, in which any program that may write leases may have
+// written anything. Only a node's name is taken from it.
 func TestNodeOf(t *testing.T) {
 	for holder, want := range map[string]string{
 		"node-a_0a1b2c3d": "node-a", "node-a.example_0a1b2c3d": "node-a.example",
@@ -25,7 +25,8 @@ func TestIdentity(t *testing.T) {
 	if NodeOf(a) != "node-a" || a != Identity("node-a") || a == Identity("node-b") {
 		t.Errorf("node-a is %s, then %s; node-b is %s", a, Identity("node-a"), Identity("node-b"))
 	}
-	// It is the value of a Lease's holderIdentity, and of no label: 253 letters of a node's name are allowed.
+	// It is the value of a Lease's holderIdentity, and of no label: 253 letters of a node's name
+	// are allowed.
 	if long := strings.Repeat("a", 253); NodeOf(Identity(long)) != long {
 		t.Errorf("a long node name becomes %q", NodeOf(Identity(long)))
 	}

@@ -30,8 +30,9 @@ type Term struct {
 	Token  string // drawn anew for each holding: a restored server counts the same numbers again
 }
 
-// Next is the term after this one. A number that cannot grow begins again, or the API server would refuse it
-// (apis/coordination/validation: not negative), and no daemon could write the lease any more.
+// Next is the term after this one. A number that cannot grow begins again, or the API server would
+// refuse it (apis/coordination/validation: not negative), and no daemon could write the lease any
+// more.
 func (t Term) Next(token string) Term {
 	number := t.Number + 1
 	if t.Number < 0 || t.Number == math.MaxInt32 {
@@ -40,8 +41,8 @@ func (t Term) Next(token string) Term {
 	return Term{UID: t.UID, Number: number, Token: token}
 }
 
-// The times of a lease. A holder trusts its own holding for less long than the others leave it alone,
-// counted from before its request was sent, by BootTime.
+// The times of a lease. A holder trusts its own holding for less long than the others leave it
+// alone, counted from before its request was sent, by BootTime.
 const (
 	Duration = 12 * time.Second // without a renewal, until another daemon takes the lease
 	Trust    = 8 * time.Second  // after a renewal, that its holder works
@@ -53,14 +54,14 @@ const (
 type Leases interface {
 	// ReadLease returns nil without an error for a lease that does not exist.
 	ReadLease(ctx context.Context, name string) (*Lease, error)
-	// WriteLease writes a lease that still is at l.Version, or creates it where that is "". It returns the lease as
-	// it is now, nil without an error if it changed meanwhile.
+	// WriteLease writes a lease that still is at l.Version, or creates it where that is "". It
+	// returns the lease as it is now, nil without an error if it changed meanwhile.
 	WriteLease(ctx context.Context, l Lease) (now *Lease, err error)
 }
 
 // Name is the name of a shared pool's lease: pool and provisioner, so that daemons with different
-// provisioner names do not keep each other from work. A provisioner's name may have letters that an object's
-// name may not; one that had to be changed is told apart by its hash.
+// provisioner names do not keep each other from work. A provisioner's name may have letters that an
+// object's name may not; one that had to be changed is told apart by its hash.
 func Name(provisioner, pool string) string {
 	plain := strings.ReplaceAll(strings.ToLower(provisioner), "/", ".")
 	name := pool + "." + plain

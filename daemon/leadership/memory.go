@@ -2,8 +2,8 @@ package leadership
 
 import "time"
 
-// Memory is what a process knows of a lease, as far as it decides. It is gone when the process ends. Its times are counted
-// from now.
+// Memory is what a process knows of a lease, as far as it decides. It is gone when the process
+// ends. Its times are counted from now.
 type Memory struct {
 	Lease     *Lease        // as it was last seen; nil: there was none
 	Unchanged time.Duration // since it was seen to change
@@ -24,7 +24,8 @@ func (e *Elector) Memory() Memory {
 		Trusted: s.trusted - now, Worked: s.worked}
 }
 
-// Remember puts this in the place of what the process knows. Where Run runs, Remember must not be called.
+// Remember puts this in the place of what the process knows. Where Run runs, Remember must not be
+// called.
 func (e *Elector) Remember(m Memory) {
 	s := e.state
 	s.mu.Lock()

@@ -12,8 +12,8 @@ func repaired(lease, wrong string) string {
 	return fmt.Sprintf("lease %s is not as a daemon writes it, and is corrected: %s", lease, wrong)
 }
 
-// overwritten is the message of a holder whose lease has another holder before its time was over. now is the lease as it
-// is, nil if it is gone.
+// overwritten is the message of a holder whose lease has another holder before its time was over.
+// now is the lease as it is, nil if it is gone.
 func overwritten(lease string, now *Lease) string {
 	is := "it was deleted"
 	switch {

@@ -32,7 +32,8 @@ type Facts struct {
 	Proof     Proof  // looked for only where Vacant
 }
 
-// Proof is what the disk tells about whether the storage here is the one that has the pool's volumes.
+// Proof is what the disk tells about whether the storage here is the one that has the pool's
+// volumes.
 type Proof string
 
 // Proofs. The zero value is that there are no volumes to look for.
@@ -43,8 +44,8 @@ const (
 
 type rule func(Facts) (action Action, after time.Duration, applies bool)
 
-// rules is the specification: the first rule that applies decides. The first five are of a daemon that holds the
-// lease, the others of one that does not.
+// rules is the specification: the first rule that applies decides. The first five are of a daemon
+// that holds the lease, the others of one that does not.
 var rules = []rule{
 	reporterCanLead, leaderCannotWork, leaseNeedsRepair, renewedLately, holdsLease,
 	leaseIsFree, leaseIsFreeLater, reporterRenews, leaderMayComeYet,
@@ -82,7 +83,8 @@ func leaseIsFree(f Facts) (Action, time.Duration, bool) {
 	return Lead, Renewal, f.canWork() && f.free() <= 0
 }
 
-// leaseIsFreeLater waits also where the storage is another one by now: the disk is asked for a proof when the time ends.
+// leaseIsFreeLater waits also where the storage is another one by now: the disk is asked for a
+// proof when the time ends.
 func leaseIsFreeLater(f Facts) (Action, time.Duration, bool) {
 	return StandBy, f.free(), f.Usable && f.free() > 0
 }
@@ -104,14 +106,16 @@ func (f Facts) held() bool {
 	return f.Term != nil && f.Lease != nil && f.Lease.Holder == f.Me && f.Lease.Term == *f.Term
 }
 
-// leads reports whether this process holds the lease to work, which it only began in the storage Worked.
+// leads reports whether this process holds the lease to work, which it only began in the storage
+// Worked.
 func (f Facts) leads() bool { return f.held() && !f.Lease.Reporter }
 
 // Vacant reports whether this daemon could take the lease now: the disk is then asked for a Proof.
 func (f Facts) Vacant() bool { return f.Usable && !f.leads() && f.unheld() <= 0 }
 
-// free is how long until this daemon may take the lease to work. A storage that has none of the pool's
-// volumes comes after one that has, whatever is in the lease: the marker in it may be that of the wrong one.
+// free is how long until this daemon may take the lease to work. A storage that has none of the
+// pool's volumes comes after one that has, whatever is in the lease: the marker in it may be that
+// of the wrong one.
 func (f Facts) free() time.Duration {
 	if f.Proof == ProofElsewhere {
 		return f.unheld() + Duration
@@ -119,8 +123,9 @@ func (f Facts) free() time.Duration {
 	return f.unheld()
 }
 
-// unheld is how long until the lease has no holder: none if there is none, or the same host was it before
-// it started anew, or the holder is a Reporter. Daemons that wait for the same lease try one after the other.
+// unheld is how long until the lease has no holder: none if there is none, or the same host was it
+// before it started anew, or the holder is a Reporter. Daemons that wait for the same lease try one
+// after the other.
 func (f Facts) unheld() time.Duration {
 	switch {
 	case f.Lease == nil || f.Lease.Holder == "":
@@ -140,12 +145,12 @@ func (f Facts) stagger() time.Duration {
 	return time.Duration(h.Sum32()%400) * time.Millisecond
 }
 
-// StorageMismatch is why this daemon may not work although its pool is fine: another filesystem is here
-// than the one that was worked in before. Volumes of the one would be looked for on the other.
+// StorageMismatch is why this daemon may not work although its pool is fine: another filesystem is
+// here than the one that was worked in before. Volumes of the one would be looked for on the other.
 //
-// Any marker can be in the lease, of whatever program may write leases. So the lease does not outrank what was read
-// from the disk: the holder knows in which storage it took the lease, and where there is no holder the storage counts
-// that has the pool's volumes.
+// Any marker can be in the lease, of whatever program may write leases. So the lease does not
+// outrank what was read from the disk: the holder knows in which storage it took the lease, and
+// where there is no holder the storage counts that has the pool's volumes.
 func (f Facts) StorageMismatch() string {
 	if !f.markerDiffers() || f.proven() {
 		return ""
@@ -170,7 +175,8 @@ func (f Facts) proven() bool {
 	}
 }
 
-// Repair is what is wrong in the lease and is corrected when this daemon writes it, "" if nothing is.
+// Repair is what is wrong in the lease and is corrected when this daemon writes it, "" if nothing
+// is.
 func (f Facts) Repair() string {
 	if f.Lease == nil {
 		return ""

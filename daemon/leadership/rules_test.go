@@ -97,7 +97,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Standing by ends by itself: looked at again when it was said, or soon after, the decision is made.
+// Standing by ends by itself: looked at again when it was said, or soon after, the decision is
+// made.
 func TestStandingByEnds(t *testing.T) {
 	for _, change := range []func(*Facts){func(*Facts) {}, unable, none, free, reports, mine, forged, not, elsewhere} {
 		f, looks := lease(), 0

@@ -54,7 +54,8 @@ func (s *state) role() Role {
 	}
 }
 
-// leader is the holder of the lease, if it is a Leader that was seen to renew; "" where there is none.
+// leader is the holder of the lease, if it is a Leader that was seen to renew; "" where there is
+// none.
 func (s *state) leader() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +73,9 @@ func (s *state) held() *Term {
 	return s.term
 }
 
-// watched notes a lease as the watch brought it. One that is older than what is known is not taken: a watch lags
-// behind our own writes. Or the server's data was restored, and it is what the server has: then it is read.
+// watched notes a lease as the watch brought it. One that is older than what is known is not taken:
+// a watch lags behind our own writes. Or the server's data was restored, and it is what the server
+// has: then it is read.
 func (s *state) watched(lease *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,9 +94,9 @@ func (s *state) read(lease *Lease) {
 	s.note(lease)
 }
 
-// refused notes what is there in place of what this process would have written. The object is not the one that was
-// known, so the term ends, also if the lease still has this holder: a restored server may have given it back after
-// another daemon held it.
+// refused notes what is there in place of what this process would have written. The object is not
+// the one that was known, so the term ends, also if the lease still has this holder: a restored
+// server may have given it back after another daemon held it.
 func (s *state) refused(lease *Lease) {
 	s.read(lease)
 	s.mu.Lock()
@@ -123,8 +125,8 @@ func (s *state) mine(lease *Lease) bool {
 	return s.term != nil && lease != nil && lease.Term == *s.term && lease.Holder == s.me && lease.Reporter == s.reporter
 }
 
-// lose ends the term. Another daemon may take the lease only after it ran out, and this process' own writes come
-// through the watch before their responses; anything else was not to happen.
+// lose ends the term. Another daemon may take the lease only after it ran out, and this process'
+// own writes come through the watch before their responses; anything else was not to happen.
 func (s *state) lose(lease *Lease) {
 	ours := s.wanted != nil && lease != nil && lease.Holder == s.wanted.Holder && lease.Term.Number == s.wanted.Term.Number &&
 		lease.Term.Token == s.wanted.Term.Token && lease.Reporter == s.wanted.Reporter
@@ -134,8 +136,8 @@ func (s *state) lose(lease *Lease) {
 	s.term = nil
 }
 
-// confirm compares a lease that the API server returned just now with a term that was held before it was asked for.
-// It reports whether this process is Leader in that term still.
+// confirm compares a lease that the API server returned just now with a term that was held before
+// it was asked for. It reports whether this process is Leader in that term still.
 func (s *state) confirm(term Term, lease *Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +192,8 @@ func (s *state) found(f Facts) {
 	s.mismatch = mismatch
 }
 
-// mismatchFor is the storage mismatch that was found last, "" for none, and since when there is one.
+// mismatchFor is the storage mismatch that was found last, "" for none, and since when there is
+// one.
 func (s *state) mismatchFor() (message string, lasted time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

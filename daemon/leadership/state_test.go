@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Before something is destroyed the API server is asked: only the same term of the same lease lets it be done, and a
-// request without a response is no permission. What took the lease away is then known, and read before the next decision.
+// Before something is destroyed the API server is asked: only the same term of the same lease lets
+// it be done, and a request without a response is no permission. What took the lease away is then
+// known, and read before the next decision.
 func TestFence(t *testing.T) {
 	refused := errors.New("refused")
 	for name, c := range map[string]struct {
@@ -61,8 +62,8 @@ func (s slow) WriteLease(ctx context.Context, l Lease) (*Lease, error) {
 	return now, err
 }
 
-// A lease is trusted from before the request was sent: the others count its time from the write, which may have been
-// right after that.
+// A lease is trusted from before the request was sent: the others count its time from the write,
+// which may have been right after that.
 func TestTrustBeginsBeforeTheRequest(t *testing.T) {
 	for name, c := range map[string]struct {
 		took  time.Duration
@@ -84,7 +85,8 @@ func TestTrustBeginsBeforeTheRequest(t *testing.T) {
 	}
 }
 
-// The watch may bring a later write before this write's response. The lease is read then, and nothing is done before.
+// The watch may bring a later write before this write's response. The lease is read then, and
+// nothing is done before.
 func TestWatchIsFasterThanTheResponse(t *testing.T) {
 	s := &server{}
 	h := standing(s)

@@ -20,7 +20,8 @@ type limited struct {
 	open list.List // of *connection, the oldest first
 }
 
-// Accept accepts a connection, and closes the oldest one if there are too many. It holds no lock while it closes it.
+// Accept accepts a connection, and closes the oldest one if there are too many. It holds no lock
+// while it closes it.
 func (l *limited) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {

@@ -71,8 +71,9 @@ func process(t *testing.T) (address string, peak func() int) {
 	}
 }
 
-// 8,000 requests that are begun and never finished, each with nearly as much of a header as is taken, cost no
-// more than those that are open at once. Without a limit of connections they take 300 MiB.
+// 8,000 requests that are begun and never finished, each with nearly as much of a header as is
+// taken, cost no more than those that are open at once. Without a limit of connections they take
+// 300 MiB.
 func TestHalfSentRequestsAreCheap(t *testing.T) {
 	const requests, most = 8000, 16 << 10 // KiB
 	address, peak := process(t)

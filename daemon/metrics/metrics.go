@@ -1,8 +1,8 @@
 // Package metrics counts what the daemon does and serves it to Prometheus, with a health page.
 //
-// It does not decide what healthy means (its callers do), it does not log, and the number of its series is
-// bounded: pools are configured, reasons are a fixed list, and of volumes, whose labels are tenants' names, there
-// are as many as the configuration allows.
+// It does not decide what healthy means (its callers do), it does not log, and the number of its
+// series is bounded: pools are configured, reasons are a fixed list, and of volumes, whose labels
+// are tenants' names, there are as many as the configuration allows.
 package metrics
 
 import (
@@ -117,8 +117,8 @@ func newSizes() []size {
 	}
 }
 
-// Claim counts a claim that got its volume, took after it was first seen. With took 0 it counts an event with the
-// reason why a claim has no volume.
+// Claim counts a claim that got its volume, took after it was first seen. With took 0 it counts an
+// event with the reason why a claim has no volume.
 func (m *Metrics) Claim(pool, reason string, took time.Duration) {
 	if took > 0 {
 		m.provisioned.WithLabelValues(pool).Inc()
@@ -154,8 +154,8 @@ func (m *Metrics) Pool(s gate.State) {
 	m.checks.WithLabelValues(pool).Inc()
 }
 
-// refusalReasons are the reasons of a status (k8s.io/apimachinery/pkg/apis/meta/v1, StatusReason) that are
-// failures. NotFound, Conflict, AlreadyExists and Expired occur without a fault.
+// refusalReasons are the reasons of a status (k8s.io/apimachinery/pkg/apis/meta/v1, StatusReason)
+// that are failures. NotFound, Conflict, AlreadyExists and Expired occur without a fault.
 var refusalReasons = []string{"Unauthorized", "Forbidden", "Invalid", "BadRequest", "TooManyRequests", "InternalError", "ServiceUnavailable", "Timeout", "Unreachable", "Other"}
 
 // Refused counts a request that the API server refused, by reason.

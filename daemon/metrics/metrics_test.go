@@ -134,8 +134,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A reload ends the server of the old configuration: a scrape that is in flight gets its response. It
-// got an EOF when the server was closed.
+// A reload ends the server of the old configuration: a scrape that is in flight gets its response.
+// It got an EOF when the server was closed.
 func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -171,8 +171,8 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	}
 }
 
-// Each metric of an alert exists before anything has happened: an alert on a name that is misspelt, or on a
-// series that is born at its first failure, never fires.
+// Each metric of an alert exists before anything has happened: an alert on a name that is misspelt,
+// or on a series that is born at its first failure, never fires.
 func TestAlertsHaveTheirMetrics(t *testing.T) {
 	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms})
 	m.Expect([]string{"fast"})

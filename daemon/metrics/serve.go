@@ -16,13 +16,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 )
 
-// grace is how long requests that are in flight may take when the server ends, so that a reload does not fail a scrape.
+// grace is how long requests that are in flight may take when the server ends, so that a reload
+// does not fail a scrape.
 const grace = time.Second
 
-// Serve serves /metrics, /healthz and /readyz on the listener until ctx ends, and then the requests in flight.
-// healthy returns an error that a restart may remove, usable an error that keeps claims waiting. names are the names
-// of this host that a request may have in Host, in addition to those of the loopback. web says whom it serves and with which
-// certificate; nil is everybody, in plain text. The limits are small: there is one scraper.
+// Serve serves /metrics, /healthz and /readyz on the listener until ctx ends, and then the requests
+// in flight. healthy returns an error that a restart may remove, usable an error that keeps claims
+// waiting. names are the names of this host that a request may have in Host, in addition to those
+// of the loopback. web says whom it serves and with which certificate; nil is everybody, in plain
+// text. The limits are small: there is one scraper.
 func (m *Metrics) Serve(ctx context.Context, l net.Listener, web *webconfig.File, healthy, usable func() error, names ...string) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
@@ -31,10 +33,10 @@ func (m *Metrics) Serve(ctx context.Context, l net.Listener, web *webconfig.File
 	return serve(ctx, l, web, ownHost(names, mux))
 }
 
-// Refuse responds to every request with an error. A daemon that cannot start calls it on a socket that systemd
-// listens on: while a connection waits there, systemd starts the service again at once, whatever its exit
-// code. Refuse returns when no request came for quietFor, or refuseFor after the first one, and at the latest when ctx
-// ends.
+// Refuse responds to every request with an error. A daemon that cannot start calls it on a socket
+// that systemd listens on: while a connection waits there, systemd starts the service again at
+// once, whatever its exit code. Refuse returns when no request came for quietFor, or refuseFor
+// after the first one, and at the latest when ctx ends.
 func Refuse(ctx context.Context, l net.Listener, why error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -50,8 +52,8 @@ func Refuse(ctx context.Context, l net.Listener, why error) error {
 	})))
 }
 
-// Times of Refuse: how long it waits for the first request, and how long it continues after that, so
-// that the service is started once in that time, and the configuration is read again after it.
+// Times of Refuse: how long it waits for the first request, and how long it continues after that,
+// so that the service is started once in that time, and the configuration is read again after it.
 const (
 	quietFor  = 200 * time.Millisecond
 	refuseFor = 10 * time.Second
@@ -93,7 +95,8 @@ func page(wrong func() error) http.HandlerFunc {
 	}
 }
 
-// ownHost refuses requests over the loopback for another host. Otherwise a web page whose DNS name resolves to
+// ownHost refuses requests over the loopback for another host. Otherwise a web page whose DNS name
+// resolves to
 // 127.0.0.1 could read the metrics with the browser of a user of this host (DNS rebinding). At an address
 // that other machines can reach, a check of Host would protect nothing.
 func ownHost(names []string, next http.Handler) http.Handler {
@@ -112,7 +115,8 @@ func local(r *http.Request) bool {
 	return is && tcp.IP.IsLoopback()
 }
 
-// own reports whether a request's Host, which HTTP/1.0 may leave empty, is the loopback or one of names.
+// own reports whether a request's Host, which HTTP/1.0 may leave empty, is the loopback or one of
+// names.
 func own(host string, names []string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -34,7 +34,8 @@ func whole(ctx context.Context, l net.Listener) error {
 	return New("v1", Sources{}).Serve(ctx, l, nil, func() error { return nil }, func() error { return nil }, "node-a.example")
 }
 
-// Requests that are begun and never finished do not add up, and a scrape gets its response beside them.
+// Requests that are begun and never finished do not add up, and a scrape gets its response beside
+// them.
 func TestConnectionsAreFew(t *testing.T) {
 	address := served(t, whole)
 	var half []net.Conn

@@ -21,7 +21,8 @@ func volumeDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(namespace+"_"+name, help, volumeLabels, nil)
 }
 
-// volumeFigures are the figures of a volume with a project quota. A limit that it has not has no series.
+// volumeFigures are the figures of a volume with a project quota. A limit that it has not has no
+// series.
 var volumeFigures = []struct {
 	desc *prometheus.Desc
 	of   func(usage.Volume) (value uint64, known bool)
@@ -47,7 +48,8 @@ func (m *Metrics) Usage(pool string, takes usage.Pool) {
 	}
 }
 
-// LimitVolumes bounds how many volumes have series of their own, over all pools: the fullest do. 0 is none.
+// LimitVolumes bounds how many volumes have series of their own, over all pools: the fullest do. 0
+// is none.
 func (m *Metrics) LimitVolumes(n int) {
 	m.usage.mu.Lock()
 	defer m.usage.mu.Unlock()

@@ -14,7 +14,8 @@ func volumeOf(pv string, bytes, inodes uint64) usage.Volume {
 	return usage.Volume{PV: pv, Namespace: "ns", Claim: "claim-" + pv, Usage: quota.Usage{Bytes: bytes, Inodes: 3, Limit: quota.Limit{Bytes: 100, Inodes: inodes}}}
 }
 
-// The fullest volumes have series, as many as are allowed over all pools; what is not known any more has none.
+// The fullest volumes have series, as many as are allowed over all pools; what is not known any
+// more has none.
 func TestUsage(t *testing.T) {
 	m := New("test", Sources{Volumes: func() map[string]int { return nil }, Health: noHealth, Rooms: noRooms})
 	m.LimitVolumes(2)

@@ -1,13 +1,15 @@
-// Package mountpoint separates the privilege that a look under a mount point and a limit of a project take, CAP_SYS_ADMIN,
-// from the daemon, which talks to the network. A service of its own has it, hostpath-provisioner-mountpoint, which systemd
-// starts for a request on a socket; Server is that service, Under asks it.
+// Package mountpoint separates the privilege that a look under a mount point and a limit of a
+// project take, CAP_SYS_ADMIN, from the daemon, which talks to the network. A service of its own
+// has it, hostpath-provisioner-mountpoint, which systemd starts for a request on a socket; Server
+// is that service, Under asks it.
 //
-// A request is a datagram that holds a path, and one end of a pair of connected sockets, by SCM_RIGHTS. The response
-// is one message on that end: the JSON of reply. No descriptor comes back. The service looks under the
-// mount points of configured pools alone, so that a client learns nothing but whether these are immutable.
+// A request is a datagram that holds a path, and one end of a pair of connected sockets, by
+// SCM_RIGHTS. The response is one message on that end: the JSON of reply. No descriptor comes back.
+// The service looks under the mount points of configured pools alone, so that a client learns
+// nothing but whether these are immutable.
 //
-// Another request is JSON, about the project quotas of a configured pool (quotaRequest): what projects take, and the limit
-// of one that is in the pool's range.
+// Another request is JSON, about the project quotas of a configured pool (quotaRequest): what
+// projects take, and the limit of one that is in the pool's range.
 //
 // It judges nothing: what the response means for a pool, hostcheck decides.
 package mountpoint
@@ -29,12 +31,14 @@ import (
 // reply is a response as it is sent.
 type reply struct {
 	hostcheck.Bare
-	// Path is On.Path, of which JSON loses what is no UTF-8: a bind mount's root may be named in any bytes.
+	// Path is On.Path, of which JSON loses what is no UTF-8: a bind mount's root may be named in
+	// any bytes.
 	Path []byte `json:"path"`
 }
 
-// Names of the units, and the socket's path. The directory of the path is root's: in the daemon's own a daemon that was taken
-// over could put another socket in its place, for the check unit to ask.
+// Names of the units, and the socket's path. The directory of the path is root's: in the daemon's
+// own a daemon that was taken over could put another socket in its place, for the check unit to
+// ask.
 const (
 	Service    = "hostpath-provisioner-mountpoint.service"
 	SocketUnit = "hostpath-provisioner-mountpoint.socket"
@@ -47,14 +51,14 @@ const longest = 4096
 // Client sends requests to the service that listens at a path.
 type Client struct {
 	Socket string
-	// Grace is how long a socket that is not there, and a request that was dropped, are tried again: longer than
-	// it takes systemd to start the service again, or an upgrade to start the socket. It counts anew for a request that
-	// waited for a look before it was dropped.
+	// Grace is how long a socket that is not there, and a request that was dropped, are tried
+	// again: longer than it takes systemd to start the service again, or an upgrade to start the
+	// socket. It counts anew for a request that waited for a look before it was dropped.
 	Grace time.Duration
 }
 
-// Under looks at the bare directory of a configured pool's mount point through the service. It returns within the given
-// time; what keeps it from a response is in Trouble and Error.
+// Under looks at the bare directory of a configured pool's mount point through the service. It
+// returns within the given time; what keeps it from a response is in Trouble and Error.
 func Under(point string, within time.Duration) hostcheck.Bare {
 	return Client{Socket: Socket, Grace: min(3*time.Second, within)}.Under(point, within)
 }
@@ -81,8 +85,8 @@ func (c Client) Under(point string, within time.Duration) hostcheck.Bare {
 	}
 }
 
-// errDropped: the service ended before it responded, or had too many requests. Its end of the pair is closed then,
-// also when the datagram was never read.
+// errDropped: the service ended before it responded, or had too many requests. Its end of the pair
+// is closed then, also when the datagram was never read.
 var errDropped = errors.New("the request was dropped")
 
 // passing reports whether an error may be gone a moment later.
@@ -121,7 +125,8 @@ func (c Client) once(point string, until time.Time) (b hostcheck.Bare, err error
 	return r.Bare, nil
 }
 
-// exchange sends a request and returns the response. The descriptors of a request are closed when it returns.
+// exchange sends a request and returns the response. The descriptors of a request are closed when
+// it returns.
 func (c Client) exchange(request string, until time.Time) (message []byte, err error) {
 	ours, err := ipc.Connect(c.Socket, request, until)
 	if err != nil {

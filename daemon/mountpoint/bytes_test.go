@@ -9,7 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// A bare directory whose path in its filesystem is no UTF-8: the mount point itself is, as the configuration has it.
+// A bare directory whose path in its filesystem is no UTF-8: the mount point itself is, as the
+// configuration has it.
 func TestPathThatIsNoUTF8(t *testing.T) {
 	dir := hosttest.Dir(t)
 	latin, srv := filepath.Join(dir, "donn\xe9es"), filepath.Join(dir, "srv")

@@ -114,7 +114,8 @@ func named(t *testing.T) (connection, listener int) {
 	return connection, listener
 }
 
-// What is no request is dropped, leaves no descriptor, and the same process responds to the next request.
+// What is no request is dropped, leaves no descriptor, and the same process responds to the next
+// request.
 func TestGarbage(t *testing.T) {
 	pool := bare(t, true)
 	env := newEnvironment(t, pool)
@@ -218,8 +219,9 @@ func hung(t *testing.T) (fs *hungfs.FS, point string) {
 	return fs, point
 }
 
-// A mount point on a filesystem that hangs costs one look, however many ask; it responds to others meanwhile; and when
-// the filesystem responds again, so does the service, also when it was killed in the middle of it.
+// A mount point on a filesystem that hangs costs one look, however many ask; it responds to others
+// meanwhile; and when the filesystem responds again, so does the service, also when it was killed
+// in the middle of it.
 func TestHungParent(t *testing.T) {
 	fs, point := hung(t)
 	pool := bare(t, true)
@@ -255,8 +257,8 @@ func TestHungParent(t *testing.T) {
 	}
 }
 
-// To a request that comes during a look the next one responds: the look may have begun before the client read its
-// mount table.
+// To a request that comes during a look the next one responds: the look may have begun before the
+// client read its mount table.
 func TestLooksAfterTheRequest(t *testing.T) {
 	env := &environment{t: t, dir: hosttest.Dir(t)}
 	env.listen()

@@ -23,8 +23,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// The service is a process of its own in a mount namespace of its own, as systemd makes it: this program with the
-// name of a case. So is a process that probes without CAP_SYS_ADMIN.
+// The service is a process of its own in a mount namespace of its own, as systemd makes it: this
+// program with the name of a case. So is a process that probes without CAP_SYS_ADMIN.
 const caseEnv = "MOUNTPOINT_CASE"
 
 var cases = map[string]func(args []string) error{"serve": serve, "probe": probe}
@@ -114,7 +114,8 @@ func (env *environment) points(points ...string) {
 	must(env.t, os.WriteFile(filepath.Join(env.dir, "points"), []byte(strings.Join(points, "\n")), 0o600))
 }
 
-// start starts the service in a mount namespace that gets the mounts of this one (mount_namespaces(7)).
+// start starts the service in a mount namespace that gets the mounts of this one
+// (mount_namespaces(7)).
 func (env *environment) start() {
 	env.t.Helper()
 	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "/proc/self/exe")
@@ -178,8 +179,8 @@ func bare(t *testing.T, immutable bool) string {
 
 func tmpfs(t *testing.T, dir string) { t.Helper(); hosttest.Mount(t, "-t", "tmpfs", "pool", dir) }
 
-// The service sees what lies under a mount point that was mounted before it started or later, and where nothing is
-// mounted the directory itself; it holds no mount.
+// The service sees what lies under a mount point that was mounted before it started or later, and
+// where nothing is mounted the directory itself; it holds no mount.
 func TestUnder(t *testing.T) {
 	before, later, open := bare(t, true), bare(t, true), bare(t, false)
 	tmpfs(t, before)
@@ -201,8 +202,8 @@ func TestUnder(t *testing.T) {
 	env.sees(before, false, "after chattr -i")
 }
 
-// The service looks under mount points of the configuration alone, as they are written there. What was one since the start
-// still is: the daemon may go on with an earlier configuration.
+// The service looks under mount points of the configuration alone, as they are written there. What
+// was one since the start still is: the daemon may go on with an earlier configuration.
 func TestConfiguredPointsOnly(t *testing.T) {
 	pool, other := bare(t, true), bare(t, true)
 	link := filepath.Join(hosttest.Dir(t), "link")
@@ -227,7 +228,8 @@ func TestConfiguredPointsOnly(t *testing.T) {
 	}
 }
 
-// Without the service there is no response; with it, there is one. The sentence names what to start.
+// Without the service there is no response; with it, there is one. The sentence names what to
+// start.
 func TestNobodyServes(t *testing.T) {
 	pool := bare(t, true)
 	env := newEnvironment(t, pool)
@@ -314,8 +316,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A request that is dropped after it waited longer than Grace is sent again: a service that ends while a look hangs is
-// started again.
+// A request that is dropped after it waited longer than Grace is sent again: a service that ends
+// while a look hangs is started again.
 func TestDroppedAfterLongWait(t *testing.T) {
 	path := filepath.Join(hosttest.Dir(t), "socket")
 	service, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})

@@ -16,12 +16,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// quotaRequest is a request about project quotas, in JSON: a datagram that begins with "{", as no path does. The
-// descriptor that comes with it is an end of a pair of sockets, as with a path.
+// quotaRequest is a request about project quotas, in JSON: a datagram that begins with "{", as no
+// path does. The descriptor that comes with it is an end of a pair of sockets, as with a path.
 type quotaRequest struct {
 	Call string `json:"call"` // callGet, callSet or callFrom
 	Path string `json:"path"` // of the pool's directory, as the configuration has it
-	// Major and Minor are the device of the filesystem that the client means: another one may be mounted by now.
+	// Major and Minor are the device of the filesystem that the client means: another one may be
+	// mounted by now.
 	Major uint32      `json:"major"`
 	Minor uint32      `json:"minor"`
 	ID    uint32      `json:"id"`
@@ -34,14 +35,16 @@ const (
 	callFrom = "from"
 )
 
-// quotaReply is the response. Errno is the kernel's error, 0 for none; Error one of the service's own.
+// quotaReply is the response. Errno is the kernel's error, 0 for none; Error one of the service's
+// own.
 type quotaReply struct {
 	Errno unix.Errno    `json:"errno,omitempty"`
 	Error string        `json:"error,omitempty"`
 	Usage []quota.Usage `json:"usage,omitempty"`
 }
 
-// mostUsage is how many projects a response has: each takes up to 150 bytes, and the message 64 KiB.
+// mostUsage is how many projects a response has: each takes up to 150 bytes, and the message 64
+// KiB.
 const mostUsage = 256
 
 // QuotaPool is a pool whose projects may be asked for and limited.
@@ -56,8 +59,8 @@ type quotaTask struct {
 	end int
 }
 
-// quotaQueue has the requests of one pool: they are done one after the other, by a goroutine that ends when there
-// are no more, so that a filesystem that hangs holds up no other.
+// quotaQueue has the requests of one pool: they are done one after the other, by a goroutine that
+// ends when there are no more, so that a filesystem that hangs holds up no other.
 type quotaQueue struct {
 	working bool
 	tasks   []quotaTask
@@ -89,8 +92,8 @@ func (s *Server) takeQuota(request []byte, end int) error {
 	return nil
 }
 
-// readQuotaPools reads which pools count. While the configuration has errors, those of the last valid one count as well as
-// those that this process knew: the daemon may go on with either.
+// readQuotaPools reads which pools count. While the configuration has errors, those of the last
+// valid one count as well as those that this process knew: the daemon may go on with either.
 func (s *Server) readQuotaPools() error {
 	pools, err := s.QuotaPools()
 	if err == nil {
@@ -111,8 +114,8 @@ func (t quotaTask) unknown(unread error) error {
 	return fmt.Errorf("%s has no configured pool at %q with quota = \"project\" and project %d", Service, t.Path, t.ID)
 }
 
-// permits reports whether a request is about a pool that was configured when the configuration was last read: it is read
-// when a request would be refused, and its pools count until then.
+// permits reports whether a request is about a pool that was configured when the configuration was
+// last read: it is read when a request would be refused, and its pools count until then.
 func (s *Server) permits(r quotaRequest) bool {
 	return slices.ContainsFunc(s.quotaPools, func(p QuotaPool) bool {
 		return p.Path == r.Path && (r.Call != callSet || r.ID != 0 && p.First <= r.ID && r.ID <= p.Last)
@@ -153,8 +156,8 @@ func (s *Server) workQuota(q *quotaQueue) {
 	}
 }
 
-// do makes the kernel's call on the filesystem that the client means: the pool's path is opened anew, without following
-// a link, and must lie on that device.
+// do makes the kernel's call on the filesystem that the client means: the pool's path is opened
+// anew, without following a link, and must lie on that device.
 func (t quotaTask) do() quotaReply {
 	fd, err := openat.Open(unix.AT_FDCWD, t.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
@@ -210,7 +213,8 @@ func (s *Server) replyQuota(end int, r quotaReply) {
 	s.socket.Discard(end)
 }
 
-// Quotas makes the calls of package quota for one pool: by itself if it may, and else through the service.
+// Quotas makes the calls of package quota for one pool: by itself if it may, and else through the
+// service.
 type Quotas struct {
 	Client
 	Path   string        // of the pool's directory, as the configuration has it
@@ -250,7 +254,8 @@ func (q *Quotas) Set(root int, id uint32, l quota.Limit) error {
 	return err
 }
 
-// From returns projects of which the filesystem knows something, in their order, from an id on; none at the end.
+// From returns projects of which the filesystem knows something, in their order, from an id on;
+// none at the end.
 func (q *Quotas) From(root int, id uint32) ([]quota.Usage, error) {
 	all, err := quota.From(root, id, mostUsage)
 	if !errors.Is(err, unix.EPERM) {

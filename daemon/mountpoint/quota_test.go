@@ -48,8 +48,9 @@ func (env *environment) request(path, on string, r quotaRequest) error {
 	return err
 }
 
-// The service makes the kernel's calls, here on a filesystem without quotas, for the pools of the configuration, on the
-// filesystem that the asker means, and limits projects of the pool's range alone.
+// The service makes the kernel's calls, here on a filesystem without quotas, for the pools of the
+// configuration, on the filesystem that the asker means, and limits projects of the pool's range
+// alone.
 func TestQuotaRequests(t *testing.T) {
 	pool, other := hosttest.Dir(t), hosttest.Dir(t)
 	link := filepath.Join(hosttest.Dir(t), "link")
@@ -104,8 +105,9 @@ func TestQuotaRequests(t *testing.T) {
 	}
 }
 
-// While the configuration has errors, the pools that the service knew count, and those of the last valid configuration: the
-// daemon may go on with either. When it is valid again, its own count alone.
+// While the configuration has errors, the pools that the service knew count, and those of the last
+// valid configuration: the daemon may go on with either. When it is valid again, its own count
+// alone.
 func TestQuotaPoolsOfBothConfigurations(t *testing.T) {
 	known, kept := hosttest.Dir(t), hosttest.Dir(t)
 	env := newEnvironment(t)
@@ -132,7 +134,8 @@ func TestQuotaPoolsOfBothConfigurations(t *testing.T) {
 	}
 }
 
-// What is no request is dropped, leaves no descriptor, and the next request is served by the same process.
+// What is no request is dropped, leaves no descriptor, and the next request is served by the same
+// process.
 func TestQuotaGarbage(t *testing.T) {
 	pool := hosttest.Dir(t)
 	env := newEnvironment(t)

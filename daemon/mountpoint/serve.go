@@ -18,8 +18,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// Server looks on request, and reads and sets the limits of projects. A process that may send requests may have taken the daemon over: what a request makes grow is
-// bounded, and nothing that it holds is waited for.
+// Server looks on request, and reads and sets the limits of projects. A process that may send
+// requests may have taken the daemon over: what a request makes grow is bounded, and nothing that
+// it holds is waited for.
 //
 // What a client may send, what refuses it, and the test that sends it:
 //
@@ -39,12 +40,12 @@ import (
 //	descriptors that do not close  ipc.Socket, errStuck                       TestStuckDescriptors, TestStuckEnds
 //	filesystem that hangs          one goroutine for each mount point         TestHungParent
 type Server struct {
-	// Points are the mount points that the configuration has now, under which pools want to be looked. ErrStartAgain
-	// ends the service.
+	// Points are the mount points that the configuration has now, under which pools want to be
+	// looked. ErrStartAgain ends the service.
 	Points func() ([]string, error)
 	Look   func(point string) hostcheck.Bare // hostcheck.LookUnder
-	// QuotaPools are the pools that the configuration has now, whose project quotas may be read and set; with an error, those
-	// of the last valid one. nil: none.
+	// QuotaPools are the pools that the configuration has now, whose project quotas may be read and
+	// set; with an error, those of the last valid one. nil: none.
 	QuotaPools func() ([]QuotaPool, error)
 	Idle       time.Duration // without a request, after which Serve returns
 	Log        *slog.Logger
@@ -60,27 +61,29 @@ type Server struct {
 
 // Bounds.
 const (
-	// mostWaiting clients wait for one mount point's next look. One daemon and a few commands are usual.
+	// mostWaiting clients wait for one mount point's next look. One daemon and a few commands are
+	// usual.
 	mostWaiting = 16
 	// quiet is how long after a logged refusal none is logged.
 	quiet = time.Minute
 )
 
-// place is a mount point: at most one look at a time, by a goroutine that ends when no request waits.
+// place is a mount point: at most one look at a time, by a goroutine that ends when no request
+// waits.
 type place struct {
 	looking bool
 	next    []int // ends that get a response by the look that begins next
 }
 
-// ErrStartAgain says that this process cannot read the configuration, and another one could. What was asked is
-// asked again.
+// ErrStartAgain says that this process cannot read the configuration, and another one could. What
+// was asked is asked again.
 var ErrStartAgain = errors.New("a file that the configuration needs was replaced, and Landlock allows the old one")
 
 // errStuck: systemd starts another process, and the kernel closes the descriptors of this one.
 var errStuck = errors.New("descriptors that came with requests cannot be closed")
 
-// Serve responds until ctx ends, or until no request came for Idle and no look is under way; both are no error.
-// What is asked afterwards waits in the socket, which the service manager holds.
+// Serve responds until ctx ends, or until no request came for Idle and no look is under way; both
+// are no error. What is asked afterwards waits in the socket, which the service manager holds.
 func (s *Server) Serve(ctx context.Context, socket *net.UnixConn) error {
 	s.known, s.places, s.quotas = map[string]bool{}, map[string]*place{}, map[string]*quotaQueue{}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -174,7 +177,8 @@ func unknown(point string, err error) error {
 	return fmt.Errorf("%s has no configured pool with mount point %q and immutable on", Service, point)
 }
 
-// notRead is the error to a client while the configuration has errors, of which there may be any number.
+// notRead is the error to a client while the configuration has errors, of which there may be any
+// number.
 func notRead(err error) error {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	return fmt.Errorf("%s cannot read the configuration: %s", Service, first)
@@ -187,8 +191,9 @@ func (s *Server) refuse(what string) {
 	}
 }
 
-// knows reports whether a path is the mount point of a configured pool, or was since the service started: a daemon
-// goes on with the configuration that it has, while the present one has errors or needs a restart.
+// knows reports whether a path is the mount point of a configured pool, or was since the service
+// started: a daemon goes on with the configuration that it has, while the present one has errors or
+// needs a restart.
 func (s *Server) knows(point string) (bool, error) {
 	if s.known[point] {
 		return true, nil
@@ -200,8 +205,8 @@ func (s *Server) knows(point string) (bool, error) {
 	return s.known[point], err
 }
 
-// enqueue has a look respond to a client that begins after now: one that is under way may have begun before the
-// client read its mount table.
+// enqueue has a look respond to a client that begins after now: one that is under way may have
+// begun before the client read its mount table.
 func (s *Server) enqueue(point string, end int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// probe looks at a pool through the service, again and again until it is killed, and prints each report that finds
-// nothing. Its arguments are the socket, and what the pool is.
+// probe looks at a pool through the service, again and again until it is killed, and prints each
+// report that finds nothing. Its arguments are the socket, and what the pool is.
 func probe(args []string) error {
 	if mounts.Permitted() {
 		return errors.New("this process has CAP_SYS_ADMIN")
@@ -78,8 +78,9 @@ func marked(t *testing.T, m hostcheck.Marker) (dir string) {
 	return dir
 }
 
-// storm changes between two states without pause: the good filesystem is mounted on an immutable directory, or the bad
-// one on a directory that is not, which another mount has put in the place of the first.
+// storm changes between two states without pause: the good filesystem is mounted on an immutable
+// directory, or the bad one on a directory that is not, which another mount has put in the place of
+// the first.
 type storm struct {
 	good, bad, over, base, point string
 }
@@ -116,8 +117,9 @@ func (s storm) blow(stop *atomic.Bool, turns *atomic.Int64) error {
 	return nil
 }
 
-// While mounts come and go without pause, no look of a process that asks calls the pool good for a moment in which
-// what it saw mounted did not stand on an immutable directory; and after the storm the next look sees what is there.
+// While mounts come and go without pause, no look of a process that asks calls the pool good for a
+// moment in which what it saw mounted did not stand on an immutable directory; and after the storm
+// the next look sees what is there.
 func TestStorm(t *testing.T) {
 	m := hostcheck.NewMarker("fast", time.Now())
 	s := newStorm(t, m)
@@ -163,8 +165,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// Where the service is in a mount namespace that does not see the same mounts, its response is about another directory
-// and does not count.
+// Where the service is in a mount namespace that does not see the same mounts, its response is
+// about another directory and does not count.
 func TestAnotherDirectory(t *testing.T) {
 	m := hostcheck.NewMarker("fast", time.Now())
 	s := newStorm(t, m)

@@ -37,7 +37,8 @@ func lingering(t *testing.T) func() *os.File {
 	}
 }
 
-// meanwhile has f send and close while the service is stopped: then the last descriptors are the service's.
+// meanwhile has f send and close while the service is stopped: then the last descriptors are the
+// service's.
 func (env *environment) meanwhile(f func()) {
 	env.t.Helper()
 	must(env.t, env.server.Process.Signal(unix.SIGSTOP))
@@ -63,7 +64,8 @@ func (env *environment) ends() {
 	}
 }
 
-// A descriptor whose close(2) waits, here for SO_LINGER, is closed aside; too many of them end the service.
+// A descriptor whose close(2) waits, here for SO_LINGER, is closed aside; too many of them end the
+// service.
 func TestStuckDescriptors(t *testing.T) {
 	linger := lingering(t)
 	pool := bare(t, true)
@@ -85,7 +87,8 @@ func TestStuckDescriptors(t *testing.T) {
 	env.sees(pool, true, "of the next process")
 }
 
-// An end is closed with what the client has put into its queue, whether it is refused or gets a response.
+// An end is closed with what the client has put into its queue, whether it is refused or gets a
+// response.
 func TestStuckEnds(t *testing.T) {
 	linger := lingering(t)
 	pool := bare(t, true)

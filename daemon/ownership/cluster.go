@@ -13,7 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// API is the part of Kubernetes that is read. An object that does not exist is nil without an error.
+// API is the part of Kubernetes that is read. An object that does not exist is nil without an
+// error.
 type API interface {
 	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
 	ClusterID(ctx context.Context) (string, error)
@@ -50,8 +51,8 @@ func (c *Cluster) ID() string {
 	return ""
 }
 
-// Identify asks the API server for the ID once a second, and reports whether it responded before ctx ended. The
-// watches must be complete: from then on pools are checked.
+// Identify asks the API server for the ID once a second, and reports whether it responded before
+// ctx ended. The watches must be complete: from then on pools are checked.
 func (c *Cluster) Identify(ctx context.Context) bool {
 	for c.Confirm(ctx) != nil {
 		select {
@@ -67,8 +68,8 @@ func (c *Cluster) Identify(ctx context.Context) bool {
 // Identified reports whether Identify returned true.
 func (c *Cluster) Identified() bool { return c.identified.Load() }
 
-// Confirm asks the API server for the ID. Where the daemon may not know it, the ID stays as it was, and pools are not
-// compared with it, as in versions that did not ask.
+// Confirm asks the API server for the ID. Where the daemon may not know it, the ID stays as it was,
+// and pools are not compared with it, as in versions that did not ask.
 func (c *Cluster) Confirm(ctx context.Context) error {
 	id, err := c.API.ClusterID(ctx)
 	if err != nil {
@@ -91,8 +92,9 @@ func (c *Cluster) Confirm(ctx context.Context) error {
 // recallEvery is how often Recall asks.
 const recallEvery = 10 * time.Second
 
-// Recall asks for the ID again, in the background, if a marker names another cluster: the API server may be the right one by
-// now, under the same address. No work in the pool would ask, because the pool is closed.
+// Recall asks for the ID again, in the background, if a marker names another cluster: the API
+// server may be the right one by now, under the same address. No work in the pool would ask,
+// because the pool is closed.
 func (c *Cluster) Recall(ctx context.Context, m hostcheck.Marker) {
 	last, now := c.again.Load(), time.Now()
 	if !c.Contradicts(m) || last != nil && now.Sub(*last) < recallEvery || !c.again.CompareAndSwap(last, &now) {
@@ -101,8 +103,8 @@ func (c *Cluster) Recall(ctx context.Context, m hostcheck.Marker) {
 	go func() { _ = c.Confirm(ctx) }() // if it fails it is asked again
 }
 
-// confirmedFor is how long the ID counts as confirmed where nothing is to be undone. All pools open at once when a
-// daemon starts, right after the ID was read.
+// confirmedFor is how long the ID counts as confirmed where nothing is to be undone. All pools open
+// at once when a daemon starts, right after the ID was read.
 const confirmedFor = time.Minute
 
 // ConfirmedLately reports whether the ID was read within the last minute.
@@ -116,8 +118,8 @@ func (c *Cluster) Contradicts(m hostcheck.Marker) bool {
 	return m.Cluster != "" && m.Cluster != hostcheck.ClusterAny && c.ID() != "" && m.Cluster != c.ID()
 }
 
-// Owns reports whether this is certainly the cluster of a pool's records: the marker names it, or the object of one of
-// them is watched.
+// Owns reports whether this is certainly the cluster of a pool's records: the marker names it, or
+// the object of one of them is watched.
 func (c *Cluster) Owns(records []record.Record, marker hostcheck.Marker) bool {
 	if id := c.ID(); id != "" && id == marker.Cluster {
 		return true
@@ -134,11 +136,12 @@ func (c *Cluster) watchesOneOf(records []record.Record) bool {
 	return false
 }
 
-// lookups is for how many records the API server is asked, to find out whether this is their cluster.
+// lookups is for how many records the API server is asked, to find out whether this is their
+// cluster.
 const lookups = 50
 
-// absent reports whether the cluster has none of the volumes: no object of theirs is watched, and for the first of
-// them the API server has neither object nor claim.
+// absent reports whether the cluster has none of the volumes: no object of theirs is watched, and
+// for the first of them the API server has neither object nor claim.
 func (c *Cluster) absent(ctx context.Context, records []record.Record) (bool, error) {
 	if c.watchesOneOf(records) {
 		return false, nil

@@ -19,7 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// api is an API server with one claim and one volume at most, whatever their names. It counts the requests.
+// api is an API server with one claim and one volume at most, whatever their names. It counts the
+// requests.
 type api struct {
 	id       string
 	claim    *corev1.PersistentVolumeClaim
@@ -73,7 +74,8 @@ func TestIdentify(t *testing.T) {
 	})
 }
 
-// A new ID has the pools checked again; one that may not be read is warned of once, and the last one stays.
+// A new ID has the pools checked again; one that may not be read is warned of once, and the last
+// one stays.
 func TestConfirm(t *testing.T) {
 	var log bytes.Buffer
 	a, changes := &api{}, 0
@@ -165,7 +167,8 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// Records are absent if none of those that are looked for has an object or a claim. A failed request proves nothing.
+// Records are absent if none of those that are looked for has an object or a claim. A failed
+// request proves nothing.
 func TestAbsent(t *testing.T) {
 	retained := ours
 	retained.Retained = true
@@ -207,8 +210,8 @@ func TestWatchedIsNotAbsent(t *testing.T) {
 	}
 }
 
-// A pool whose marker names another cluster has the ID asked for again, at a bounded rate, and is looked at when it is
-// another one.
+// A pool whose marker names another cluster has the ID asked for again, at a bounded rate, and is
+// looked at when it is another one.
 func TestRecall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, changed := &api{id: "theirs"}, 0

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Host is what tells a host, and a run of its kernel, from others. Each is "" where it is not known.
+// Host is what tells a host, and a run of its kernel, from others. Each is "" where it is not
+// known.
 type Host struct{ MachineID, SystemUUID, BootID string }
 
 // ReadHost reads the host's from where kubelet reads them (cadvisor, machine and utils/sysfs).
@@ -20,15 +21,17 @@ func ReadHost(root fs.FS) Host {
 	}
 }
 
-// HostOf is what a Node says of the host whose kubelet reports it. A Node without a kubelet says nothing.
+// HostOf is what a Node says of the host whose kubelet reports it. A Node without a kubelet says
+// nothing.
 func HostOf(node *corev1.Node) Host {
 	is := node.Status.NodeInfo
 	return Host{MachineID: is.MachineID, SystemUUID: is.SystemUUID, BootID: is.BootID}
 }
 
-// Differs returns what a Node says that is not this host's, "" if nothing is. One boot ID is one kernel, whatever a
-// kubelet in a container has for its machine ID. Hosts of one image may have one machine ID, and hosts of a careless
-// hypervisor one UUID; then the boot ID decides, which a kubelet reports as soon as it starts.
+// Differs returns what a Node says that is not this host's, "" if nothing is. One boot ID is one
+// kernel, whatever a kubelet in a container has for its machine ID. Hosts of one image may have one
+// machine ID, and hosts of a careless hypervisor one UUID; then the boot ID decides, which a
+// kubelet reports as soon as it starts.
 func (h Host) Differs(reported Host) string {
 	if same(h.BootID, reported.BootID) {
 		return ""

@@ -9,8 +9,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// Locks is the pools that this daemon keeps other daemons of the host out of, by their markers. A pool that closes
-// stays locked, because calls that hang in it end some day. It is safe for concurrent use.
+// Locks is the pools that this daemon keeps other daemons of the host out of, by their markers. A
+// pool that closes stays locked, because calls that hang in it end some day. It is safe for
+// concurrent use.
 type Locks struct {
 	dir, stateDir string
 
@@ -26,14 +27,14 @@ type poolLock struct {
 	*state.PoolLock
 }
 
-// NewLocks returns no locks yet. dir is where all daemons of the host have them; stateDir is this daemon's own, which the
-// message to another daemon names.
+// NewLocks returns no locks yet. dir is where all daemons of the host have them; stateDir is this
+// daemon's own, which the message to another daemon names.
 func NewLocks(dir, stateDir string) *Locks {
 	return &Locks{dir: dir, stateDir: stateDir, held: map[Place]poolLock{}}
 }
 
-// Guard takes the lock of the pool that was probed, or verifies that it is still held. An error is a finding that
-// closes the pool.
+// Guard takes the lock of the pool that was probed, or verifies that it is still held. An error is
+// a finding that closes the pool.
 func (l *Locks) Guard(r *hostcheck.Report) {
 	err := l.take(Place{r.Pool, r.Path}, r.Marker)
 	if err == nil {

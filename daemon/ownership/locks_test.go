@@ -17,7 +17,8 @@ func guarded(l *Locks, name, path, marker string) string {
 	return f.Reason
 }
 
-// A marker is one daemon's, under whatever name and path the pool is configured. It can have it again and again.
+// A marker is one daemon's, under whatever name and path the pool is configured. It can have it
+// again and again.
 func TestLocks(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
 	first, second := NewLocks(dir, "/var/lib/first"), NewLocks(dir, "/var/lib/second")
@@ -45,7 +46,8 @@ func TestLocks(t *testing.T) {
 	second.Keep(nil)
 }
 
-// A pool that is not configured any more, or has another path, is free for others; one that is configured is not.
+// A pool that is not configured any more, or has another path, is free for others; one that is
+// configured is not.
 func TestKeep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
 	first, second := NewLocks(dir, "/var/lib/first"), NewLocks(dir, "/var/lib/second")

@@ -52,7 +52,8 @@ type Pool struct {
 // New returns a pool of whose owner nothing is known. It touches nothing.
 func New(o Options) *Pool { return &Pool{Options: o, checked: make(chan struct{})} }
 
-// Checked is called when the pool's gate was set by a report that was begun after the cluster was identified.
+// Checked is called when the pool's gate was set by a report that was begun after the cluster was
+// identified.
 func (p *Pool) Checked() { p.once.Do(func() { close(p.checked) }) }
 
 // AwaitChecked reports whether Checked was called before ctx ended.
@@ -65,8 +66,9 @@ func (p *Pool) AwaitChecked(ctx context.Context) bool {
 	}
 }
 
-// Check appends to the report of a pool that was found in order what keeps this daemon from working in it. Where
-// nothing does, it completes the pool's marker. Before the cluster is identified it does nothing.
+// Check appends to the report of a pool that was found in order what keeps this daemon from working
+// in it. Where nothing does, it completes the pool's marker. Before the cluster is identified it
+// does nothing.
 func (p *Pool) Check(ctx context.Context, report *hostcheck.Report) {
 	if !p.Cluster.Identified() {
 		return
@@ -87,7 +89,8 @@ func (p *Pool) Check(ctx context.Context, report *hostcheck.Report) {
 	}
 }
 
-// Completed is the marker of a pool that a daemon of this node opens: it says whose the pool is. cluster is "" where it is not known.
+// Completed is the marker of a pool that a daemon of this node opens: it says whose the pool is.
+// cluster is "" where it is not known.
 func Completed(m hostcheck.Marker, pool plan.Pool, node, cluster string) hostcheck.Marker {
 	switch {
 	case pool.Scope == plan.ScopeShared:
@@ -101,8 +104,8 @@ func Completed(m hostcheck.Marker, pool plan.Pool, node, cluster string) hostche
 	return m
 }
 
-// completeMarker writes whose the pool is into a marker that does not say it. A marker that cannot be written now is
-// written at a later check; until then the records decide each time.
+// completeMarker writes whose the pool is into a marker that does not say it. A marker that cannot
+// be written now is written at a later check; until then the records decide each time.
 func (p *Pool) completeMarker(ctx context.Context, report *hostcheck.Report) {
 	m := Completed(report.Mark, p.Pool, p.Node, p.Cluster.ID())
 	if m == report.Mark {
@@ -133,8 +136,8 @@ func (p *Pool) keepCensus(was, now hostcheck.Marker) {
 // recountAfter is how old a census may be that keeps its pool closed.
 const recountAfter = time.Minute
 
-// censusFor returns the last census, or takes one. Before the pool opens one is taken only where the marker does not say whose
-// it is. Later ones come from Count.
+// censusFor returns the last census, or takes one. Before the pool opens one is taken only where
+// the marker does not say whose it is. Later ones come from Count.
 func (p *Pool) censusFor(ctx context.Context, report hostcheck.Report) (Census, error) {
 	p.mu.Lock()
 	if p.census != nil && p.marker == report.Mark && (!p.census.Closes() && !p.census.Absent || time.Since(p.at) < recountAfter) {
@@ -207,8 +210,8 @@ func (p *Pool) censusOf(records []record.Record, marker hostcheck.Marker) Census
 	return census
 }
 
-// Count takes the census of records that were read for another purpose, and reports whether it keeps the pool closed.
-// The pool is probed again when the census differs from the last one.
+// Count takes the census of records that were read for another purpose, and reports whether it
+// keeps the pool closed. The pool is probed again when the census differs from the last one.
 func (p *Pool) Count(records []record.Record, marker hostcheck.Marker) (closes bool) {
 	census := p.censusOf(records, marker)
 	p.mu.Lock()

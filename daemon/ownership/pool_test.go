@@ -21,7 +21,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// storage is a pool's directory with records and a marker. It counts how often the records are read.
+// storage is a pool's directory with records and a marker. It counts how often the records are
+// read.
 type storage struct {
 	disk.Storage
 	records  []record.Record
@@ -209,8 +210,8 @@ func TestCensusIsKept(t *testing.T) {
 	})
 }
 
-// A pool whose records take longer than the deadline is closed in time. The census goes on, no second one is begun
-// beside it, and the pool is probed again when it ends.
+// A pool whose records take longer than the deadline is closed in time. The census goes on, no
+// second one is begun beside it, and the pool is probed again when it ends.
 func TestCensusThatTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnvironment("", &api{}, &storage{hang: make(chan struct{})})
@@ -259,7 +260,8 @@ func TestFailedCensusIsTakenAgain(t *testing.T) {
 	}
 }
 
-// The comparison of all records notices records of another node or scope: the pool is probed again, and closes.
+// The comparison of all records notices records of another node or scope: the pool is probed again,
+// and closes.
 func TestCount(t *testing.T) {
 	shared := record.Record{PV: "pvc-3", Scope: plan.ScopeShared, Place: record.InPool}
 	for name, c := range map[string]struct {
@@ -305,7 +307,8 @@ func TestAwaitChecked(t *testing.T) {
 	})
 }
 
-// A pool that was open closes when the Node is another host's, and opens when it is not, with no census.
+// A pool that was open closes when the Node is another host's, and opens when it is not, with no
+// census.
 func TestOtherHost(t *testing.T) {
 	e := newEnvironment(plan.ScopeNode, &api{}, &storage{})
 	for _, step := range []struct{ boot, want string }{{"", ""}, {"there", plan.ReasonOtherHost}, {"here", ""}} {

@@ -16,8 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// Facts is everything that the decision about a pool's owner depends on. hostcheck compares the node and the cluster
-// that the marker names; the facts are what the records and the cluster say.
+// Facts is everything that the decision about a pool's owner depends on. hostcheck compares the
+// node and the cluster that the marker names; the facts are what the records and the cluster say.
 type Facts struct {
 	Pool          plan.Pool
 	Node          string
@@ -36,8 +36,9 @@ type Census struct {
 	Others map[string]int // how many are of a node that this one is not, by its name
 	Scopes map[string]int // how many may have an object that was made when the pool had another scope, by that
 	Shared int            // how many may have an object that was made when the pool was shared
-	// Objects is how many should have an object in this cluster: all but those that are retained, being
-	// removed or archived. Absent is whether none of those that were looked for has an object or a claim.
+	// Objects is how many should have an object in this cluster: all but those that are retained,
+	// being removed or archived. Absent is whether none of those that were looked for has an object
+	// or a claim.
 	Objects int
 	Absent  bool
 	// Here is how many have an object that points into the pool, and Moved how many have one that
@@ -46,8 +47,8 @@ type Census struct {
 	From        string
 }
 
-// CensusOf counts a pool's records. former are names that the node had before. Absent stays false: the caller asks
-// the API server.
+// CensusOf counts a pool's records. former are names that the node had before. Absent stays false:
+// the caller asks the API server.
 func CensusOf(records []record.Record, pool plan.Pool, node string, former []string) Census {
 	c := Census{Others: map[string]int{}, Scopes: map[string]int{}}
 	for _, r := range records {
@@ -95,7 +96,8 @@ func (c *Census) point(
 	}
 }
 
-// ofAllNodes is those of Scopes whose volumes have no node's label: no daemon watches them any more.
+// ofAllNodes is those of Scopes whose volumes have no node's label: no daemon watches them any
+// more.
 func (c Census) ofAllNodes() map[string]int {
 	all := map[string]int{}
 	for scope, n := range c.Scopes {
@@ -114,7 +116,8 @@ var rules = []rule{
 	scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, pathChanged, scopeOfOneNodeBefore,
 }
 
-// Findings returns what keeps a daemon from working in a pool, and what the pool's report should warn of.
+// Findings returns what keeps a daemon from working in a pool, and what the pool's report should
+// warn of.
 func Findings(f Facts) []hostcheck.Finding {
 	var all []hostcheck.Finding
 	for _, rule := range rules {
@@ -125,13 +128,14 @@ func Findings(f Facts) []hostcheck.Finding {
 	return all
 }
 
-// nodeUnknown: a name that no Node has is a host's name before it got its own ("localhost"), or a typing error.
+// nodeUnknown: a name that no Node has is a host's name before it got its own ("localhost"), or a
+// typing error.
 func nodeUnknown(f Facts) (hostcheck.Finding, bool) {
 	return finding(plan.ReasonNodeNotFound, "the cluster has no node %q", f.Node), !f.NodeKnown
 }
 
-// nodeOfOtherHost: a host with the image or the configuration of another, which would do that one's work on its own disk. A kubelet
-// that has not started since the boot has reported the boot before.
+// nodeOfOtherHost: a host with the image or the configuration of another, which would do that one's
+// work on its own disk. A kubelet that has not started since the boot has reported the boot before.
 func nodeOfOtherHost(f Facts) (hostcheck.Finding, bool) {
 	return finding(plan.ReasonOtherHost, "the Node %q is reported by a kubelet with the %s", f.Node, f.OtherHost), f.OtherHost != ""
 }
@@ -147,15 +151,16 @@ func recordsOfOtherNodes(f Facts) (hostcheck.Finding, bool) {
 		f.Pool.Path, list(others), f.Node), len(others) > 0
 }
 
-// recordsOfOtherCluster applies once, to a pool whose marker names no cluster: the daemon of an earlier version wrote it.
+// recordsOfOtherCluster applies once, to a pool whose marker names no cluster: the daemon of an
+// earlier version wrote it.
 func recordsOfOtherCluster(f Facts) (hostcheck.Finding, bool) {
 	known := f.MarkedCluster == "" && f.Cluster != ""
 	return finding(plan.ReasonOtherCluster, "%s has records of volumes, and the cluster with the UID %s has neither object nor claim of any of them",
 		f.Pool.Path, f.Cluster), known && f.Census.Objects > 0 && f.Census.Absent
 }
 
-// scopeWithoutWatcher: no daemon would remove the volumes with this scope, and daemons whose configuration was not
-// changed may still work in the pool with the scope before.
+// scopeWithoutWatcher: no daemon would remove the volumes with this scope, and daemons whose
+// configuration was not changed may still work in the pool with the scope before.
 func scopeWithoutWatcher(f Facts) (hostcheck.Finding, bool) {
 	left := f.Census.ofAllNodes()
 	return finding(plan.ReasonScopeChanged,
@@ -163,16 +168,17 @@ func scopeWithoutWatcher(f Facts) (hostcheck.Finding, bool) {
 		f.Pool.Path, list(left), scopeOf(f.Pool)), len(left) > 0
 }
 
-// ofAnotherNodeAlone: that node's daemon asks no lease before it works in the pool. A pool that was shared by a version that did
-// not write so into the marker has volumes of that scope, with which that node's daemon keeps out.
+// ofAnotherNodeAlone: that node's daemon asks no lease before it works in the pool. A pool that was
+// shared by a version that did not write so into the marker has volumes of that scope, with which
+// that node's daemon keeps out.
 func ofAnotherNodeAlone(f Facts) (hostcheck.Finding, bool) {
 	bad := f.Pool.Scope == plan.ScopeShared && f.MarkedNode != "" && f.MarkedNode != f.Node && f.Census.Shared == 0
 	return finding(plan.ReasonOtherNode, "%s is a pool of node %q alone by its marker, and that node's daemon asks no other before it works there: "+
 		"set its scope to shared on that node first, and restart the daemon there", f.Pool.Path, f.MarkedNode), bad
 }
 
-// ofNodesThatShareIt: daemons of other nodes work in the pool as the lease allows, of which this one would know nothing. Volumes that
-// were made so are told before.
+// ofNodesThatShareIt: daemons of other nodes work in the pool as the lease allows, of which this
+// one would know nothing. Volumes that were made so are told before.
 func ofNodesThatShareIt(f Facts) (hostcheck.Finding, bool) {
 	bad := f.Pool.Scope != plan.ScopeShared && f.MarkedScope == hostcheck.ScopeShared && len(f.Census.ofAllNodes()) == 0
 	return finding(plan.ReasonScopeChanged, "%s is a pool that nodes share by its marker, and the pool has scope %s", f.Pool.Path, scopeOf(f.Pool)), bad
@@ -186,8 +192,8 @@ func pathChanged(f Facts) (hostcheck.Finding, bool) {
 		f.Census.Moved, f.Pool.Path, words.Quoted(f.Census.From)), f.Census.moved()
 }
 
-// scopeOfOneNodeBefore is a warning: a volume with a node's label is watched by that node, and in a shared pool found
-// by its record.
+// scopeOfOneNodeBefore is a warning: a volume with a node's label is watched by that node, and in a
+// shared pool found by its record.
 func scopeOfOneNodeBefore(f Facts) (hostcheck.Finding, bool) {
 	n := f.Census.Scopes[plan.ScopeNode]
 	warning := finding(plan.ReasonScopeChanged,

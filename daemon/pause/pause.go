@@ -1,5 +1,5 @@
-// Package pause asks the CSI node service to stop the pods that write to a volume for a moment (daemon/csi). The daemon itself
-// has no rights over other processes.
+// Package pause asks the CSI node service to stop the pods that write to a volume for a moment
+// (daemon/csi). The daemon itself has no rights over other processes.
 //
 // A request is a datagram of JSON with one end of a pair of connected sockets (package ipc). The
 // service responds on it when the pods stand still, and once more when they go on. They do so when
@@ -57,8 +57,8 @@ type Pause struct {
 // within is how long the service has for a request, and for what follows the end of a pause.
 const within = 5 * time.Second
 
-// Begin returns when the pods stand still, for which it may have to wait until those of other volumes go on. The context that
-// it returns ends when they go on.
+// Begin returns when the pods stand still, for which it may have to wait until those of other
+// volumes go on. The context that it returns ends when they go on.
 func (c Client) Begin(ctx context.Context, pool, volume string) (context.Context, *Pause, error) {
 	message, err := json.Marshal(Request{pool, volume})
 	if err != nil {
@@ -106,7 +106,8 @@ func read(end *os.File) (r Reply, err error) {
 	return r, nil
 }
 
-// End has the pods go on, and returns how long they stood still. An error says that they did not all the time. It is called once.
+// End has the pods go on, and returns how long they stood still. An error says that they did not
+// all the time. It is called once.
 func (p *Pause) End() (time.Duration, error) {
 	defer p.end.Close()
 	defer p.over()

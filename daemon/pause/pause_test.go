@@ -18,7 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ipc"
 )
 
-// listen takes requests as the service does, whose own tests are in daemon/csi, and has each one served.
+// listen takes requests as the service does, whose own tests are in daemon/csi, and has each one
+// served.
 func listen(t *testing.T, serve func(r Request, end *os.File)) Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pause-") // a socket's path has at most 107 bytes
@@ -102,7 +103,8 @@ func receive[T any](t *testing.T, from <-chan T) (value T) {
 	return value
 }
 
-// A pause has the service's two replies: how many pods stand still, and how long they did. Its context ends with it.
+// A pause has the service's two replies: how many pods stand still, and how long they did. Its
+// context ends with it.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	c := listen(t, func(r Request, end *os.File) {
@@ -241,7 +243,8 @@ func TestCancelledPause(t *testing.T) {
 	}
 }
 
-// A service that does not respond to the end of a pause is not waited for longer than the package says.
+// A service that does not respond to the end of a pause is not waited for longer than the package
+// says.
 func TestSilentEnd(t *testing.T) {
 	t.Parallel()
 	c := listen(t, func(_ Request, end *os.File) {

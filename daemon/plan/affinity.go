@@ -12,8 +12,9 @@ func HasAffinity(v *corev1.PersistentVolume) bool {
 	return v.Spec.NodeAffinity != nil && v.Spec.NodeAffinity.Required != nil
 }
 
-// SelectsNode is a node selector's meaning (k8s.io/component-helpers/scheduling/corev1/nodeaffinity): one
-// term is enough, an empty one matches nothing.
+// SelectsNode is a node selector's meaning
+// (k8s.io/component-helpers/scheduling/corev1/nodeaffinity): one term is enough, an empty one
+// matches nothing.
 func SelectsNode(selector *corev1.NodeSelector, node string, labels map[string]string) bool {
 	return SelectsNodeBy(selector, node, func(r corev1.NodeSelectorRequirement) bool {
 		value, has := labels[r.Key]
@@ -38,7 +39,8 @@ func SelectsNodeBy(selector *corev1.NodeSelector, node string, met func(corev1.N
 	})
 }
 
-// MeetsRequirement reports whether a label meets a requirement: its value, and whether the node has it.
+// MeetsRequirement reports whether a label meets a requirement: its value, and whether the node has
+// it.
 func MeetsRequirement(r corev1.NodeSelectorRequirement, value string, has bool) bool {
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn:

@@ -24,8 +24,8 @@ const (
 )
 
 // Identity annotations. HostPathIdentity has three meanings, told apart by ProvisionedBy: for
-// MaZderMind and microk8s the node that the program itself ran on (with microk8s that need not be the
-// volume's), for kubevirt the provisioner's name.
+// MaZderMind and microk8s the node that the program itself ran on (with microk8s that need not be
+// the volume's), for kubevirt the provisioner's name.
 const (
 	HostPathIdentity    = "hostPathProvisionerIdentity"
 	TorchboxIdentity    = "torchbox.com/hostpath-provisioner-id"
@@ -33,11 +33,12 @@ const (
 	RancherSelectedNode = "local.path.provisioner/selected-node"
 )
 
-// KubevirtNodeLabel is the key by which volumes of kubevirt's CSI driver name their node. kubelet puts the label on the node
-// when a driver that has it registers.
+// KubevirtNodeLabel is the key by which volumes of kubevirt's CSI driver name their node. kubelet
+// puts the label on the node when a driver that has it registers.
 const KubevirtNodeLabel = "topology.hostpath.csi/node"
 
-// KubevirtPool is the parameter of its classes, and the attribute of its volumes, that names a pool.
+// KubevirtPool is the parameter of its classes, and the attribute of its volumes, that names a
+// pool.
 const KubevirtPool = "storagePool"
 
 // System is how one of them speaks.
@@ -102,8 +103,8 @@ var systems = map[string]System{
 	},
 }
 
-// plain are the aliases that are no known system. torchbox's program can be given any name (-name), and takes its
-// parameters in any case.
+// plain are the aliases that are no known system. torchbox's program can be given any name (-name),
+// and takes its parameters in any case.
 var plain = System{Name: "another provisioner", params: systems[Torchbox].params, anyCase: true}
 
 // SystemOf is what is known of a provisioner's name. An unknown name is a plain one: classes
@@ -113,8 +114,8 @@ func SystemOf(provisioner string) (System, bool) {
 	return s, known
 }
 
-// translate gives a class of another system our words for its parameters. What it does not know, our
-// own rules judge.
+// translate gives a class of another system our words for its parameters. What it does not know,
+// our own rules judge.
 func (s Self) translate(class *storagev1.StorageClass, pools []Pool) (*storagev1.StorageClass, *Refusal) {
 	system, known := SystemOf(class.Provisioner)
 	switch {
@@ -176,8 +177,8 @@ func ClassFor(c *corev1.PersistentVolumeClaim,
 	return &copied
 }
 
-// parameter is our word for a parameter of the system, or why there is none. One that the system does
-// not know stays as it is.
+// parameter is our word for a parameter of the system, or why there is none. One that the system
+// does not know stays as it is.
 func (s System) parameter(theirs string) (ours, why string) {
 	if why := s.impossible[theirs]; why != "" {
 		return "", why
@@ -210,8 +211,8 @@ func named(provisioner string, pool Pool) Pool {
 // nameMax is the length of a path element in bytes (limits.h, NAME_MAX).
 const nameMax = 255
 
-// mark puts on a volume what its class's own system puts there, so that it would know the volume. An alias that
-// is no known system and whose class says pvDir is the -name of a torchbox program.
+// mark puts on a volume what its class's own system puts there, so that it would know the volume.
+// An alias that is no known system and whose class says pvDir is the -name of a torchbox program.
 func mark(annotations map[string]string, f ClaimFacts) {
 	by := f.Class.Provisioner
 	annotations[ProvisionedBy] = by

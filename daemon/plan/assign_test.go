@@ -38,8 +38,8 @@ func (c contest) turns(uid int) []time.Duration {
 
 func equal(nodes int, free uint64) []uint64 { return slices.Repeat([]uint64{free}, nodes) }
 
-// How many nodes try a claim before they can have seen that the first one took it, and how long it waits, also where
-// few of the nodes have a pool or a daemon that runs.
+// How many nodes try a claim before they can have seen that the first one took it, and how long it
+// waits, also where few of the nodes have a pool or a daemon that runs.
 func TestAssignDelay(t *testing.T) {
 	const seen, claims, room = 20 * time.Millisecond, 400, 100 << 30
 	base := spaceDelay(room, 0, assignSpacing)
@@ -77,8 +77,8 @@ func TestAssignDelay(t *testing.T) {
 	}
 }
 
-// Of three claims for each of 100 equal nodes no node takes more than three times its share, whether they come one
-// after the other or at once.
+// Of three claims for each of 100 equal nodes no node takes more than three times its share,
+// whether they come one after the other or at once.
 func TestTakeEvenly(t *testing.T) {
 	for round := range 40 {
 		c := contest{nodes: 100, free: equal(100, 50<<30), taken: make([]int, 100)}
@@ -111,7 +111,8 @@ func TestTakeFollowsFreeSpace(t *testing.T) {
 	}
 }
 
-// A turn does not depend on when it is asked for, and never ends in the past or too late, whatever the facts are.
+// A turn does not depend on when it is asked for, and never ends in the past or too late, whatever
+// the facts are.
 func TestAssignDelayIsBounded(t *testing.T) {
 	f := ready()
 	immediate(&f)
@@ -129,7 +130,8 @@ func TestAssignDelayIsBounded(t *testing.T) {
 	}
 }
 
-// After a node that does nothing the others look one after the other, and none of them much later than the rest.
+// After a node that does nothing the others look one after the other, and none of them much later
+// than the rest.
 func TestTakeOverDelay(t *testing.T) {
 	for _, nodes := range []int{2, 3, 100, 5000} {
 		f, first, last := ready(), time.Hour, time.Duration(0)

@@ -7,15 +7,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What kube-controller-manager writes when it binds (pkg/controller/volume/persistentvolume). A claim that says that it is bound, to a volume
-// that knows another UID, is Lost for ever.
+// What kube-controller-manager writes when it binds (pkg/controller/volume/persistentvolume). A
+// claim that says that it is bound, to a volume that knows another UID, is Lost for ever.
 const (
 	bindCompleted     = "pv.kubernetes.io/bind-completed"
 	boundByController = "pv.kubernetes.io/bound-by-controller"
 )
 
-// Backup returns a volume and its claim as they are created anew in a cluster that has neither, so that the two are bound. claim
-// is nil for a volume whose claim is gone, which stays released. ok is false for what goes with its claim or its pod.
+// Backup returns a volume and its claim as they are created anew in a cluster that has neither, so
+// that the two are bound. claim is nil for a volume whose claim is gone, which stays released. ok
+// is false for what goes with its claim or its pod.
 func Backup(
 	v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim,
 ) (volume *corev1.PersistentVolume, bound *corev1.PersistentVolumeClaim, ok bool) {
@@ -52,7 +53,8 @@ func Backup(
 	return volume, bound, true
 }
 
-// anew is what a user gives of an object. An owner is gone with its cluster, and would take the object along.
+// anew is what a user gives of an object. An owner is gone with its cluster, and would take the
+// object along.
 func anew(m metav1.ObjectMeta) metav1.ObjectMeta {
 	made := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: map[string]string{}}
 	for key, value := range m.Annotations {

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What binds a volume and its claim in one cluster alone is left out, and all that a user gave stays.
+// What binds a volume and its claim in one cluster alone is left out, and all that a user gave
+// stays.
 func TestBackup(t *testing.T) {
 	type volume = corev1.PersistentVolume
 	type claim = corev1.PersistentVolumeClaim

@@ -49,15 +49,16 @@ type ClaimFacts struct {
 
 type claimRule func(ClaimFacts) (Verdict, bool)
 
-// concernRules and assignmentRules are the protocol between the claim's binder and the daemons of the nodes; the rules
-// about what the claim requests (requestRules) stand between the two. In each list the first rule that applies decides.
+// concernRules and assignmentRules are the protocol between the claim's binder and the daemons of
+// the nodes; the rules about what the claim requests (requestRules) stand between the two. In each
+// list the first rule that applies decides.
 var (
 	concernRules    = []claimRule{beingDeleted, alreadyBound, notOurs, otherNode, alreadyProvisioned, notLeading, classMissing}
 	assignmentRules = []claimRule{sourceHere, noNodeChosen, notYetAssigned, notOurTurn, unassigned}
 )
 
-// ForClaim decides what this node does about a claim: whether the claim concerns it, whether there can be a volume
-// here, and whether this node is to make it.
+// ForClaim decides what this node does about a claim: whether the claim concerns it, whether there
+// can be a volume here, and whether this node is to make it.
 func ForClaim(f ClaimFacts) Verdict {
 	f.Request = requestOf(f.Claim, f.Class)
 	v := f.decide()
@@ -124,8 +125,8 @@ func (s Self) KeepClaim(c *corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-// KeepClaimOfAll is KeepClaim for a claim whose class leads to a pool that is OfAllNodes: every claim
-// concerns this node until it has its volume, whichever node was chosen for it.
+// KeepClaimOfAll is KeepClaim for a claim whose class leads to a pool that is OfAllNodes: every
+// claim concerns this node until it has its volume, whichever node was chosen for it.
 func (s Self) KeepClaimOfAll(c *corev1.PersistentVolumeClaim) bool {
 	chosen := askedProvisioner(c) != "" || c.Annotations[SelectedNode] != ""
 	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && chosen && s.mayServe(c)
@@ -139,16 +140,17 @@ func (s Self) mayServe(c *corev1.PersistentVolumeClaim) bool {
 	return c.Annotations[MigratedTo] == ""
 }
 
-// OnlySelected reports whether kube-controller-manager has asked no provisioner for a claim yet (StorageProvisioner), and its
-// author named no node: whose it is, its class alone tells.
+// OnlySelected reports whether kube-controller-manager has asked no provisioner for a claim yet
+// (StorageProvisioner), and its author named no node: whose it is, its class alone tells.
 func OnlySelected(c *corev1.PersistentVolumeClaim) bool {
 	return askedProvisioner(c) == "" && c.Annotations[ProvisionOnNode] == ""
 }
 
-// BySelection reports whether claims of a class are provisioned as soon as the scheduler chose their node: where that is
-// switched on, those of a class that waits for a consumer. kube-controller-manager would ask the class's provisioner for them next, unless that is one of
-// its own plugins, whose claims it provisions itself or hands to another provisioner (pkg/controller/volume/persistentvolume,
-// provisionClaim).
+// BySelection reports whether claims of a class are provisioned as soon as the scheduler chose
+// their node: where that is switched on, those of a class that waits for a consumer.
+// kube-controller-manager would ask the class's provisioner for them next, unless that is one of
+// its own plugins, whose claims it provisions itself or hands to another provisioner
+// (pkg/controller/volume/persistentvolume, provisionClaim).
 func (s Self) BySelection(class *storagev1.StorageClass) bool {
 	return !s.AwaitRequest && waitsForConsumer(class) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
 }
@@ -170,11 +172,12 @@ func waitsForConsumer(class *storagev1.StorageClass) bool {
 // nodeOpen: no node has been chosen for the claim, or one that left it alone.
 func (f ClaimFacts) nodeOpen() bool { return f.chosen() == "" || f.LeftAlone() }
 
-// LeftAlone reports whether another node took an Immediate claim and did nothing for so long that this one may
-// take it over.
+// LeftAlone reports whether another node took an Immediate claim and did nothing for so long that
+// this one may take it over.
 //
-// Where the other node is only slow, both make a directory, and one of them a volume object: the object is
-// named after the claim, and the directory of the node that comes too late goes by its record (ForRecord).
+// Where the other node is only slow, both make a directory, and one of them a volume object: the
+// object is named after the claim, and the directory of the node that comes too late goes by its
+// record (ForRecord).
 func (f ClaimFacts) LeftAlone() bool {
 	if f.chosen() == "" || f.chosen() == f.Node || f.Inquiry == nil || !f.Pool.OfOneNode() {
 		return false
@@ -185,8 +188,9 @@ func (f ClaimFacts) LeftAlone() bool {
 
 func (f ClaimFacts) chosen() string { return Chosen(f.Claim) }
 
-// Chosen is the node that has been chosen for a claim, "" for none. The node that the claim's author named
-// outranks the one that the scheduler selected; the scheduler follows the volume's affinity.
+// Chosen is the node that has been chosen for a claim, "" for none. The node that the claim's
+// author named outranks the one that the scheduler selected; the scheduler follows the volume's
+// affinity.
 func Chosen(c *corev1.PersistentVolumeClaim) string {
 	if node := c.Annotations[ProvisionOnNode]; node != "" {
 		return node
@@ -194,9 +198,9 @@ func Chosen(c *corev1.PersistentVolumeClaim) string {
 	return c.Annotations[SelectedNode]
 }
 
-// cannot is the verdict where this node lacks what another may have. A claim that was assigned to this node and may go
-// elsewhere is released. An unassigned claim is left to the other nodes for a while before this node reports the
-// reason: one of them probably takes it.
+// cannot is the verdict where this node lacks what another may have. A claim that was assigned to
+// this node and may go elsewhere is released. An unassigned claim is left to the other nodes for a
+// while before this node reports the reason: one of them probably takes it.
 func (f ClaimFacts) cannot(reason, message string) Verdict {
 	v := Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + ": " + message, After: retryAfter}
 	switch {
@@ -234,10 +238,11 @@ func notOurs(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, !f.Serves(f.provisioner())
 }
 
-// provisioner is whose a claim is: the provisioner that kube-controller-manager asked for it. Where that has asked none, it is
-// the class's, for a claim that names its node, for which it never asks (CONTRACTS: provisionOnNode with
-// WaitForFirstConsumer), and for one whose node the scheduler chose, for which it asks next: an annotation and an event of its
-// 20 requests a second (docs/decisions.md).
+// provisioner is whose a claim is: the provisioner that kube-controller-manager asked for it. Where
+// that has asked none, it is the class's, for a claim that names its node, for which it never asks
+// (CONTRACTS: provisionOnNode with WaitForFirstConsumer), and for one whose node the scheduler
+// chose, for which it asks next: an annotation and an event of its 20 requests a second
+// (docs/decisions.md).
 func (f ClaimFacts) provisioner() string {
 	asked := askedProvisioner(f.Claim)
 	switch {
@@ -271,9 +276,9 @@ func otherNode(f ClaimFacts) (Verdict, bool) {
 	}
 }
 
-// notLeading: of the daemons that have a shared pool, one makes its volumes, whichever node was chosen
-// for the claim, and the others say nothing. But the node that a claim names has to write its name on
-// it, or no provisioner would be asked for it (notYetAssigned).
+// notLeading: of the daemons that have a shared pool, one makes its volumes, whichever node was
+// chosen for the claim, and the others say nothing. But the node that a claim names has to write
+// its name on it, or no provisioner would be asked for it (notYetAssigned).
 func notLeading(f ClaimFacts) (Verdict, bool) {
 	if f.Pool.Scope != ScopeShared || !f.Silent {
 		return Verdict{}, false
@@ -304,8 +309,8 @@ func noNodeChosen(f ClaimFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, waitsForConsumer(f.Class) && f.nodeOpen()
 }
 
-// notYetAssigned: kube-controller-manager asks no provisioner for a WaitForFirstConsumer claim before
-// selected-node is set, so the node that the claim names sets it.
+// notYetAssigned: kube-controller-manager asks no provisioner for a WaitForFirstConsumer claim
+// before selected-node is set, so the node that the claim names sets it.
 func notYetAssigned(f ClaimFacts) (Verdict, bool) {
 	a := f.Claim.Annotations
 	if f.Pool.Scope == ScopeShared && a[SelectedNode] != "" {

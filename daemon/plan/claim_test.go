@@ -95,8 +95,8 @@ func from(group, kind string) func(*ClaimFacts) {
 	}
 }
 
-// TestClaimPrecedence tests the list, not the rules one by one: each case breaks two rules or more and
-// says which one speaks.
+// TestClaimPrecedence tests the list, not the rules one by one: each case breaks two rules or more
+// and says which one speaks.
 func TestClaimPrecedence(t *testing.T) {
 	now := metav1.Now()
 	type change = func(*ClaimFacts)
@@ -264,7 +264,8 @@ func TestKeepClaim(t *testing.T) {
 	}
 }
 
-// What KeepClaim forgets, ForClaim must ignore: else a claim would be forgotten that has to be decided.
+// What KeepClaim forgets, ForClaim must ignore: else a claim would be forgotten that has to be
+// decided.
 func TestKeepAgreesWithDecision(t *testing.T) {
 	values := []string{"", us, them}
 	for _, asked := range []string{"", DefaultProvisioner, "x.example/y"} {

@@ -37,9 +37,9 @@ func (c *Claimants) Add(v *corev1.PersistentVolume) {
 	}
 }
 
-// Of is an object for the record's claim that has another name than the record's and may be of its directory, "" if there is none.
-// One that points to something of another name is another volume: it was kept for the claim, and the two were bound while
-// the daemon made the directory.
+// Of is an object for the record's claim that has another name than the record's and may be of its
+// directory, "" if there is none. One that points to something of another name is another volume:
+// it was kept for the claim, and the two were bound while the daemon made the directory.
 func (c *Claimants) Of(r record.Record) string {
 	for _, one := range slices.Concat(c.byUID[r.ClaimUID], c.byName[r.Namespace+"/"+r.Claim]) {
 		if one.name != r.PV && (slices.Contains(one.points, path.Base(r.Directory)) || slices.Contains(one.points, r.PV)) {
@@ -49,8 +49,9 @@ func (c *Claimants) Of(r record.Record) string {
 	return ""
 }
 
-// pointsTo is where an object's data is, by the last elements of what its source says: a directory of this pool can be reached
-// by another path, or over NFS. A volume of another source is no directory.
+// pointsTo is where an object's data is, by the last elements of what its source says: a directory
+// of this pool can be reached by another path, or over NFS. A volume of another source is no
+// directory.
 func pointsTo(v *corev1.PersistentVolume) (last []string) {
 	all := []string{PathOf(v)}
 	if v.Spec.CSI != nil {

@@ -37,8 +37,9 @@ func TestClaimants(t *testing.T) {
 	}
 }
 
-// An object of another name counts if it may be of the record's directory. That of a volume that was kept for the claim, and that
-// was bound to it while the directory was made, is of something else.
+// An object of another name counts if it may be of the record's directory. That of a volume that
+// was kept for the claim, and that was bound to it while the directory was made, is of something
+// else.
 func TestClaimantsElsewhere(t *testing.T) {
 	r := record.Record{PV: "pvc-u-1", Namespace: "n", Claim: "c", ClaimUID: "u-1", Directory: "csi/n-c"}
 	csi := func(handle, at string) corev1.PersistentVolumeSource {

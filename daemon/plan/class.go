@@ -2,9 +2,9 @@ package plan
 
 import corev1 "k8s.io/api/core/v1"
 
-// ClassName is the name of a claim's class, "" if it names none. Where the annotation and the field differ the
-// annotation counts, even an empty one: to ResourceQuota, the scheduler and the binder, too (component-helpers,
-// storage/volume, GetPersistentVolumeClaimClass).
+// ClassName is the name of a claim's class, "" if it names none. Where the annotation and the field
+// differ the annotation counts, even an empty one: to ResourceQuota, the scheduler and the binder,
+// too (component-helpers, storage/volume, GetPersistentVolumeClaimClass).
 func ClassName(c *corev1.PersistentVolumeClaim) string {
 	if class, has := c.Annotations[ClassBeta]; has {
 		return class

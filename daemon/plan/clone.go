@@ -11,9 +11,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// A clone is a claim whose source is another claim of its namespace. It is made where that claim's volume is: the daemon
-// of that node writes its name on the clone as soon as it sees it, also on one that waits for a consumer, so that the
-// scheduler follows. A node that the scheduler chose before gives the clone back.
+// A clone is a claim whose source is another claim of its namespace. It is made where that claim's
+// volume is: the daemon of that node writes its name on the clone as soon as it sees it, also on
+// one that waits for a consumer, so that the scheduler follows. A node that the scheduler chose
+// before gives the clone back.
 
 // How a pool's volumes are cloned, as spelt in the configuration. "" is ClonesOff.
 const (
@@ -43,26 +44,28 @@ func ofClaim(from *corev1.TypedObjectReference) bool {
 // SourceOfCopy is the name of the claim or the snapshot that a copy is made of.
 func SourceOfCopy(c *corev1.PersistentVolumeClaim) string { return sourceOf(c).Name }
 
-// SourceMatters reports whether a decision depends on SourceFacts: the claim is a copy, it may be this node's to make, and
-// nothing else speaks against that.
+// SourceMatters reports whether a decision depends on SourceFacts: the claim is a copy, it may be
+// this node's to make, and nothing else speaks against that.
 func SourceMatters(f ClaimFacts) bool {
 	copies := IsClone(f.Claim) && f.Pool.ClonesVolumes() || IsRestore(f.Claim) && f.Pool.TakesSnapshots()
 	return copies && f.Class != nil && f.Refusal == nil && f.Claim.Spec.VolumeName == "" && f.Claim.DeletionTimestamp == nil &&
 		(f.chosen() == "" || f.chosen() == f.Node)
 }
 
-// SourceVolumeMatters reports whether a volume that is not this node's is asked for: of a clone that has no node yet, the
-// node that has the volume is left to take it first.
+// SourceVolumeMatters reports whether a volume that is not this node's is asked for: of a clone
+// that has no node yet, the node that has the volume is left to take it first.
 func SourceVolumeMatters(f ClaimFacts) bool {
 	return f.chosen() == f.Node || f.Age >= preferenceDelay
 }
 
-// TakesClones reports whether copies of a class that waits for a consumer are taken before the scheduler chose a node.
+// TakesClones reports whether copies of a class that waits for a consumer are taken before the
+// scheduler chose a node.
 func (s Self) TakesClones(class *storagev1.StorageClass) bool {
 	return waitsForConsumer(class) && s.Serves(class.Provisioner) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
 }
 
-// openCopy reports whether a claim is a copy that has no node and that no provisioner was asked for.
+// openCopy reports whether a claim is a copy that has no node and that no provisioner was asked
+// for.
 func openCopy(c *corev1.PersistentVolumeClaim) bool {
 	return IsCopy(c) && Chosen(c) == "" && askedProvisioner(c) == ""
 }
@@ -173,8 +176,8 @@ func smallerThanSource(f RequestFacts) (Refusal, bool) {
 		words.Name(of.String()), words.Name(f.Request.Size.String()))}, f.Request.Size.Cmp(of) < 0
 }
 
-// sourceAfter is when a refused claim is looked at again. A clone is looked at less often the longer it waits for its source:
-// each look is a request of each node.
+// sourceAfter is when a refused claim is looked at again. A clone is looked at less often the
+// longer it waits for its source: each look is a request of each node.
 func (f ClaimFacts) sourceAfter(r Refusal) time.Duration {
 	if r.Reason != ReasonSource {
 		return r.After

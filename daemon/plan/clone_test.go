@@ -87,8 +87,8 @@ func TestCloneRules(t *testing.T) {
 	}
 }
 
-// A clone without a node is taken by the node that has its source, whether or not its class waits for a consumer, and
-// left alone by all others. It is held before a provisioner was asked for it.
+// A clone without a node is taken by the node that has its source, whether or not its class waits
+// for a consumer, and left alone by all others. It is held before a provisioner was asked for it.
 func TestCloneIsTaken(t *testing.T) {
 	for _, mode := range []storagev1.VolumeBindingMode{storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate} {
 		f := toClone()

@@ -1,8 +1,8 @@
 package plan
 
-// The reasons by what they are told of, so that each has a series from the start: an alert on an increase
-// never sees the first of a series that is born at 1. A reason may stand in several; a test finds one that
-// stands in none.
+// The reasons by what they are told of, so that each has a series from the start: an alert on an
+// increase never sees the first of a series that is born at 1. A reason may stand in several; a
+// test finds one that stands in none.
 var (
 	ClaimReasons = []string{ // why a claim has no volume
 		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,

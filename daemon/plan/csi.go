@@ -9,15 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Attributes of a volume with source csi. The service that publishes volumes compares them with the volume's record, and
-// uses neither as a path: each user who can edit the object could write /etc there.
+// Attributes of a volume with source csi. The service that publishes volumes compares them with the
+// volume's record, and uses neither as a path: each user who can edit the object could write /etc
+// there.
 const (
 	AttributePool = "pool" // the pool's name
 	AttributePath = "path" // of the volume's directory, as a hostPath volume would have it
 )
 
-// DriverNamePossible reports whether a CSIDriver can have this name: storage.k8s.io validates it as a driver's name
-// (pkg/apis/core/validation, ValidateCSIDriverName), and as an object's.
+// DriverNamePossible reports whether a CSIDriver can have this name: storage.k8s.io validates it as
+// a driver's name (pkg/apis/core/validation, ValidateCSIDriverName), and as an object's.
 func DriverNamePossible(name string) bool {
 	return len(name) <= 63 && len(validation.IsDNS1123Subdomain(name)) == 0
 }
@@ -30,8 +31,8 @@ func (f ClaimFacts) csiSource(pv, path string) corev1.PersistentVolumeSource {
 	}}
 }
 
-// csiPath is the path that a CSI volume of ours says, "" for one whose handle is not its own name: the record of another
-// volume would be found by it.
+// csiPath is the path that a CSI volume of ours says, "" for one whose handle is not its own name:
+// the record of another volume would be found by it.
 func csiPath(v *corev1.PersistentVolume) string {
 	switch {
 	case v.Spec.CSI.VolumeHandle != v.Name:
@@ -57,9 +58,10 @@ func (s Self) refuseCSI(class *storagev1.StorageClass, pool Pool) *Refusal {
 	return nil
 }
 
-// LacksDriver is why pods would not start on volumes of a CSI driver, "" if they would. driver is nil if the cluster has no
-// CSIDriver of the name: kube-controller-manager and kubelet then have the volumes attached first, for which there is no
-// controller, and pods wait for ever (pkg/volume/csi, CanAttach).
+// LacksDriver is why pods would not start on volumes of a CSI driver, "" if they would. driver is
+// nil if the cluster has no CSIDriver of the name: kube-controller-manager and kubelet then have
+// the volumes attached first, for which there is no controller, and pods wait for ever
+// (pkg/volume/csi, CanAttach).
 func LacksDriver(name string, driver *storagev1.CSIDriver) string {
 	const apply = "hostpath-provisioner manifests | kubectl apply -f -"
 	switch {

@@ -20,7 +20,8 @@ const wantCSI = `csi:
   volumeHandle: pvc-u-1
 `
 
-// The driver is the daemon's own, also for the class of an alias, whose driver is another program's.
+// The driver is the daemon's own, also for the class of an alias, whose driver is another
+// program's.
 func TestNewVolumeCSI(t *testing.T) {
 	for _, provisioner := range []string{DefaultProvisioner, Torchbox} {
 		f := ready()

@@ -12,8 +12,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// A bound claim that requests more than it has is expanded by the daemon that has its volume. kube-controller-manager
-// leaves hostPath and local volumes to an external controller (pkg/controller/volume/expand, ExternalExpanding).
+// A bound claim that requests more than it has is expanded by the daemon that has its volume.
+// kube-controller-manager leaves hostPath and local volumes to an external controller
+// (pkg/controller/volume/expand, ExternalExpanding).
 
 // Actions for a claim that requests more than it has, beside Ignore and Wait.
 const (
@@ -38,15 +39,15 @@ type ExpandFacts struct {
 
 type expandRule func(ExpandFacts) (Verdict, bool)
 
-// expandRules is the specification: the first rule that applies decides. What is not this node's comes first, then what
-// the disk refuses, then the size.
+// expandRules is the specification: the first rule that applies decides. What is not this node's
+// comes first, then what the disk refuses, then the size.
 var expandRules = []expandRule{
 	notGrowing, notThisVolume, expandNotLeading, partCannotExpand, partNotItsTurn, expandPoolMissing, expandPoolClosed,
 	expandUnreadable, expandNotRecorded, expandPathMismatch, expandNotInPool, growthDoesNotFit,
 }
 
-// ForExpansion decides what this node does about a bound claim that requests more than it has. It never asks for less
-// than the claim has, nor for less than its volume object says.
+// ForExpansion decides what this node does about a bound claim that requests more than it has. It
+// never asks for less than the claim has, nor for less than its volume object says.
 func ForExpansion(f ExpandFacts) Verdict {
 	for _, rule := range expandRules {
 		if v, applies := rule(f); applies {
@@ -56,8 +57,9 @@ func ForExpansion(f ExpandFacts) Verdict {
 	return Verdict{Action: Expand, Reason: ReasonExpanded}
 }
 
-// Growing reports whether a claim is bound and requests more than it has. The phase and the capacity are written
-// together (pkg/controller/volume/persistentvolume, updateClaimStatus), after the volume's name.
+// Growing reports whether a claim is bound and requests more than it has. The phase and the
+// capacity are written together (pkg/controller/volume/persistentvolume, updateClaimStatus), after
+// the volume's name.
 func Growing(c *corev1.PersistentVolumeClaim) bool {
 	if c.Spec.VolumeName == "" || c.DeletionTimestamp != nil || c.Status.Phase != corev1.ClaimBound {
 		return false
@@ -71,8 +73,9 @@ func (s Self) KeepGrowing(c *corev1.PersistentVolumeClaim) bool {
 	return Growing(c) && s.Serves(askedProvisioner(c)) && Chosen(c) == s.Node
 }
 
-// KeepGrowingOfAll reports whether a claim that grows may be of this node's, though it does not name it: it was bound at
-// once, or by hand. ofAll says that its class leads to a pool that is OfAllNodes, whichever node was chosen.
+// KeepGrowingOfAll reports whether a claim that grows may be of this node's, though it does not
+// name it: it was bound at once, or by hand. ofAll says that its class leads to a pool that is
+// OfAllNodes, whichever node was chosen.
 func (s Self) KeepGrowingOfAll(c *corev1.PersistentVolumeClaim, ofAll bool) bool {
 	asked := askedProvisioner(c)
 	return Growing(c) && (asked == "" || s.Serves(asked)) && (ofAll || Chosen(c) == "")
@@ -85,8 +88,9 @@ func larger(a, b resource.Quantity) bool {
 	return one > other
 }
 
-// Target is the size that the volume is to have: what is requested, or what the volume object says already. That is more
-// only if the request was lowered after the object was written; a volume object never becomes smaller.
+// Target is the size that the volume is to have: what is requested, or what the volume object says
+// already. That is more only if the request was lowered after the object was written; a volume
+// object never becomes smaller.
 func (f ExpandFacts) Target() resource.Quantity {
 	want := requested(f.Claim)
 	if f.Volume != nil {
@@ -115,8 +119,8 @@ func notThisVolume(f ExpandFacts) (Verdict, bool) {
 
 func expandNotLeading(f ExpandFacts) (Verdict, bool) { return Verdict{Action: Ignore}, f.Silent }
 
-// partCannotExpand: of scope every-node another node raises the size, which this one follows once it has the directory
-// (ForPart).
+// partCannotExpand: of scope every-node another node raises the size, which this one follows once
+// it has the directory (ForPart).
 func partCannotExpand(f ExpandFacts) (Verdict, bool) {
 	able := f.Pool != nil && f.Closed == "" && f.Unreadable == "" && f.Record != nil && f.Record.Place == record.InPool && f.points()
 	return Verdict{Action: Wait, After: retryAfter}, f.everyNode() && !able
@@ -168,12 +172,14 @@ func (f ExpandFacts) points() bool {
 	return f.Volume != nil && VolumeFacts{Volume: f.Volume, Pool: f.Pool, Record: f.Record}.points()
 }
 
-// expandNotInPool: the directory is elsewhere because its removal was begun. What becomes of it the volume's rules say.
+// expandNotInPool: the directory is elsewhere because its removal was begun. What becomes of it the
+// volume's rules say.
 func expandNotInPool(f ExpandFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, After: retryAfter}, f.Record != nil && f.Record.Place != record.InPool
 }
 
-// growthDoesNotFit: of scope every-node another node may have the room; if none has, each says so of itself.
+// growthDoesNotFit: of scope every-node another node may have the room; if none has, each says so
+// of itself.
 func growthDoesNotFit(f ExpandFacts) (Verdict, bool) {
 	if f.Record == nil || f.Pool == nil {
 		return Verdict{}, false
@@ -202,8 +208,8 @@ func (f ExpandFacts) prefixed(message string) string {
 	return "node " + f.Node + ": the volume is not expanded: " + message
 }
 
-// Smaller reports whether a record says less than its volume object. Of scope every-node each node looks by itself
-// (ForPart).
+// Smaller reports whether a record says less than its volume object. Of scope every-node each node
+// looks by itself (ForPart).
 func Smaller(p Pool, rec record.Record, v *corev1.PersistentVolume) bool {
 	f := VolumeFacts{Volume: v, Pool: &p, Record: &rec}
 	has, exact := Bytes(SizeOf(v))

@@ -126,8 +126,8 @@ func TestExpandMessage(t *testing.T) {
 	}
 }
 
-// Of the claims that request more than they have a node keeps those that were given to it, and looks at those that may be
-// any node's.
+// Of the claims that request more than they have a node keeps those that were given to it, and
+// looks at those that may be any node's.
 func TestKeepGrowing(t *testing.T) {
 	on := func(node string) func(*corev1.PersistentVolumeClaim) {
 		return func(c *corev1.PersistentVolumeClaim) { c.Annotations[SelectedNode] = node }

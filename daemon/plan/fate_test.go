@@ -73,8 +73,9 @@ func (s state) facts(r *record.Record, unreadable string, foreign bool) VolumeFa
 	return f
 }
 
-// What may never be destroyed, over every state of the object and every place of the directory: data goes
-// only with an object that is to go, by a policy that says so, and is not forgotten while it is elsewhere.
+// What may never be destroyed, over every state of the object and every place of the directory:
+// data goes only with an object that is to go, by a policy that says so, and is not forgotten while
+// it is elsewhere.
 func TestNothingIsDestroyedThatIsKept(t *testing.T) {
 	n := 0
 	eachState(func(s state) {

@@ -14,11 +14,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// An inline volume is written in a pod (volumes: csi: in its spec) and has no object. kubelet asks the node service for it when the
-// pod starts, that asks the daemon, and the directory goes when the pod is gone. Each user who may create pods can have them, so
-// that all of a pool together are bounded, in bytes and in number.
+// An inline volume is written in a pod (volumes: csi: in its spec) and has no object. kubelet asks
+// the node service for it when the pod starts, that asks the daemon, and the directory goes when
+// the pod is gone. Each user who may create pods can have them, so that all of a pool together are
+// bounded, in bytes and in number.
 
-// InlineSize is the attribute of an inline volume that says how large it is. That of its pool is KubevirtPool.
+// InlineSize is the attribute of an inline volume that says how large it is. That of its pool is
+// KubevirtPool.
 const InlineSize = "size"
 
 const (
@@ -27,15 +29,15 @@ const (
 	inlineMost    = 1000    // of one pool
 )
 
-// InlineHandle reports whether a handle has the form of those that kubelet gives to inline volumes: a SHA-256 of the pod's UID and the
-// volume's name (pkg/volume/csi, makeVolumeHandle).
+// InlineHandle reports whether a handle has the form of those that kubelet gives to inline volumes:
+// a SHA-256 of the pod's UID and the volume's name (pkg/volume/csi, makeVolumeHandle).
 func InlineHandle(handle string) bool {
 	digits, is := strings.CutPrefix(handle, "csi-")
 	return is && len(digits) == 64 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// InlinePool is the pool that an inline volume asks for, of those that make them. attributes are the volume's, among which
-// kubelet's own begin with "csi.storage.k8s.io/".
+// InlinePool is the pool that an inline volume asks for, of those that make them. attributes are
+// the volume's, among which kubelet's own begin with "csi.storage.k8s.io/".
 func InlinePool(driver string, attributes map[string]string, pools []string) (string, error) {
 	for _, key := range slices.Sorted(maps.Keys(attributes)) {
 		if key != KubevirtPool && key != InlineSize && !strings.HasPrefix(key, "csi.storage.k8s.io/") {
@@ -72,11 +74,12 @@ type InlineFacts struct {
 
 type inlineRule func(f InlineFacts, size int64) string
 
-// inlineRules: the first that applies refuses. What there is already costs nothing more, and is made again after the pod's node
-// was down.
+// inlineRules: the first that applies refuses. What there is already costs nothing more, and is
+// made again after the pod's node was down.
 var inlineRules = []inlineRule{inlineMalformed, inlineOff, inlineClosed, inlineSmall, inlineThere, inlineMany, inlineBudget, inlineTooLarge}
 
-// ForInline returns the size of an inline volume that is to be made, in bytes, and why it is not, "" if it is.
+// ForInline returns the size of an inline volume that is to be made, in bytes, and why it is not,
+// "" if it is.
 func ForInline(f InlineFacts) (size int64, refused string) {
 	size, refused = inlineBytes(f.Size)
 	for _, rule := range inlineRules {
@@ -91,8 +94,9 @@ func ForInline(f InlineFacts) (size int64, refused string) {
 // granted is what a rule returns that ends the list and refuses nothing.
 const granted = "granted"
 
-// parseable reports whether a size, which any user wrote, is short: ParseQuantity computes 1e-30000000 for 15 seconds, and
-// 1e-2000000000 for longer than anybody waits. The API server has parsed a claim's size before.
+// parseable reports whether a size, which any user wrote, is short: ParseQuantity computes
+// 1e-30000000 for 15 seconds, and 1e-2000000000 for longer than anybody waits. The API server has
+// parsed a claim's size before.
 func parseable(text string) bool {
 	const digits = "0123456789"
 	suffix := strings.TrimLeft(text, digits+".")
@@ -185,7 +189,8 @@ func inlineTooLarge(f InlineFacts, size int64) string {
 	return ""
 }
 
-// inlineTaken is how many inline volumes there are, and what they are promised together. What is being emptied counts.
+// inlineTaken is how many inline volumes there are, and what they are promised together. What is
+// being emptied counts.
 func inlineTaken(records []record.Record) (n int, taken uint64) {
 	for _, r := range records {
 		if r.Kind == record.Inline && r.Place != record.Nowhere {
@@ -196,21 +201,23 @@ func inlineTaken(records []record.Record) (n int, taken uint64) {
 	return n, taken
 }
 
-// InlineRecordFacts is everything that a decision about the record of an inline volume depends on. The API has no part in it.
+// InlineRecordFacts is everything that a decision about the record of an inline volume depends on.
+// The API has no part in it.
 type InlineRecordFacts struct {
 	Self
 	Record record.Record
 	Former []string // names that this node had before
 	// Mounted: the directory is mounted on this host, or whether it is could not be found out.
 	Mounted bool
-	// Pod: kubelet has a directory of the volume's pod, or whether it has could not be found out. It is false, too, where the node
-	// service has unpublished the volume.
+	// Pod: kubelet has a directory of the volume's pod, or whether it has could not be found out.
+	// It is false, too, where the node service has unpublished the volume.
 	Pod bool
 }
 
-// ForInlineRecord decides about an inline volume that the disk remembers: it goes when neither a mount nor kubelet has it any more.
-// Both are looked at, because there is no mount of it while its pod starts, nor after the node was down, and because another
-// directory than kubelet's may be configured as kubelet's.
+// ForInlineRecord decides about an inline volume that the disk remembers: it goes when neither a
+// mount nor kubelet has it any more. Both are looked at, because there is no mount of it while its
+// pod starts, nor after the node was down, and because another directory than kubelet's may be
+// configured as kubelet's.
 func ForInlineRecord(f InlineRecordFacts) Verdict {
 	switch {
 	case f.Record.Kind != record.Inline, f.Record.Retained, !NodeNamed(f.Record.Node, f.Node, f.Former):

@@ -113,7 +113,8 @@ func TestForInline(t *testing.T) {
 	}
 }
 
-// A record of an inline volume is removed when neither a mount nor kubelet has it, and no other record is.
+// A record of an inline volume is removed when neither a mount nor kubelet has it, and no other
+// record is.
 func TestForInlineRecord(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A volume is kept for a claim by the claim's name, or by name and UID. No claim's own volume is, nor one whose claim was another
-// of the same name.
+// A volume is kept for a claim by the claim's name, or by name and UID. No claim's own volume is,
+// nor one whose claim was another of the same name.
 func TestKeptFor(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-0", UID: "u-1"}}
 	for name, c := range map[string]struct {

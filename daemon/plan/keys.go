@@ -4,15 +4,17 @@ package plan
 // letter here is a volume that is never deleted.
 const (
 	// StorageProvisioner is written on a claim by kube-controller-manager: at once for Immediate
-	// binding, after selected-node for WaitForFirstConsumer (pkg/controller/volume/persistentvolume), unless it
-	// finds the volume there by then.
+	// binding, after selected-node for WaitForFirstConsumer
+	// (pkg/controller/volume/persistentvolume), unless it finds the volume there by then.
 	StorageProvisioner = "volume.kubernetes.io/storage-provisioner"
 	// StorageProvisionerBeta is its older name, read when the first is absent.
 	StorageProvisionerBeta = "volume.beta.kubernetes.io/storage-provisioner"
-	// MigratedTo is written on a claim by kube-controller-manager: the CSI driver in whose hands it put the claims of one of
-	// its own plugins (pkg/controller/volume/persistentvolume, updateMigrationAnnotations).
+	// MigratedTo is written on a claim by kube-controller-manager: the CSI driver in whose hands it
+	// put the claims of one of its own plugins (pkg/controller/volume/persistentvolume,
+	// updateMigrationAnnotations).
 	MigratedTo = "pv.kubernetes.io/migrated-to"
-	// SelectedNode is the node name that the scheduler chose; the provisioner removes it where it cannot provision.
+	// SelectedNode is the node name that the scheduler chose; the provisioner removes it where it
+	// cannot provision.
 	SelectedNode = "volume.kubernetes.io/selected-node"
 	// ClassBeta names a claim's class before spec.storageClassName did.
 	ClassBeta = "volume.beta.kubernetes.io/storage-class"
@@ -30,11 +32,11 @@ const (
 	// NodeLabel and PoolLabel are ours, on volumes: a daemon watches the volumes of its node only.
 	NodeLabel = "hostpath-provisioner/node"
 	PoolLabel = "hostpath-provisioner/pool"
-	// ScopeLabel is on volumes that are not one node's, in place of NodeLabel: every daemon that has
-	// their pool watches them.
+	// ScopeLabel is on volumes that are not one node's, in place of NodeLabel: every daemon that
+	// has their pool watches them.
 	ScopeLabel = "hostpath-provisioner/scope"
-	// PathAnnotation is ours, on volumes of a CSI driver that were adopted as they are: the path of the directory, which nothing
-	// else of the object says.
+	// PathAnnotation is ours, on volumes of a CSI driver that were adopted as they are: the path of
+	// the directory, which nothing else of the object says.
 	PathAnnotation = "hostpath-provisioner/path"
 	// AdoptedAnnotation is ours, on volumes that were adopted from another provisioner.
 	AdoptedAnnotation = "hostpath-provisioner/adopted"

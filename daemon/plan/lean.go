@@ -11,11 +11,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// What is held of watched objects: only what the rules read. Every daemon of a cluster holds the claims that wait
-// for a node, and a user who can create claims can put 256 KiB of annotations on each (apimachinery, api/validation,
-// TotalAnnotationSizeLimitB), and as much again in its spec.
+// What is held of watched objects: only what the rules read. Every daemon of a cluster holds the
+// claims that wait for a node, and a user who can create claims can put 256 KiB of annotations on
+// each (apimachinery, api/validation, TotalAnnotationSizeLimitB), and as much again in its spec.
 //
-// An object that was read anew has everything, and nothing here is written back: writes are patches.
+// An object that was read anew has everything, and nothing here is written back: writes are
+// patches.
 
 // claimKeys are the annotations of a claim that are read.
 var claimKeys = []string{StorageProvisioner, StorageProvisionerBeta, SelectedNode, ClassBeta,
@@ -39,7 +40,8 @@ func LeanClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 			lean.Spec.AccessModes = append(lean.Spec.AccessModes, mode)
 		}
 	}
-	// Of the following it counts only that they are there, and of what kind; of a source, which one.
+	// Of the following it counts only that they are there, and of what kind; of a source, which
+	// one.
 	if s := c.Spec.DataSource; s != nil {
 		lean.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: leanName(s.APIGroup), Kind: words.Name(s.Kind), Name: words.Name(s.Name)}
 	}
@@ -76,7 +78,8 @@ var (
 	volumeLabels = []string{NodeLabel, PoolLabel, ScopeLabel}
 )
 
-// LeanVolume is a volume without the fields that no rule reads. Its spec stays: administrators alone write volumes.
+// LeanVolume is a volume without the fields that no rule reads. Its spec stays: administrators
+// alone write volumes.
 func LeanVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	lean := &corev1.PersistentVolume{ObjectMeta: leanMeta(v.ObjectMeta, volumeKeys, volumeLabels), Status: corev1.PersistentVolumeStatus{Phase: v.Status.Phase}}
 	lean.Finalizers = slices.Clone(v.Finalizers)
@@ -91,8 +94,8 @@ func LeanClass(c *storagev1.StorageClass) *storagev1.StorageClass {
 	return lean
 }
 
-// LeanNode is a node's name and labels, and what tells its host from others: its status alone, with images and conditions,
-// is some KiB every few minutes.
+// LeanNode is a node's name and labels, and what tells its host from others: its status alone, with
+// images and conditions, is some KiB every few minutes.
 func LeanNode(n *corev1.Node) *corev1.Node {
 	lean := &corev1.Node{ObjectMeta: leanMeta(n.ObjectMeta, nil, nil)}
 	lean.Labels = n.Labels
@@ -111,7 +114,8 @@ func leanMeta(m metav1.ObjectMeta, annotations, labels []string) metav1.ObjectMe
 	}
 }
 
-// leanMap is what a map has of these keys. A value that is too long for any name is cut, and is none then.
+// leanMap is what a map has of these keys. A value that is too long for any name is cut, and is
+// none then.
 func leanMap(all map[string]string, keys []string) map[string]string {
 	lean := map[string]string{}
 	for _, key := range keys {
@@ -133,8 +137,8 @@ func leanName(s *string) *string {
 // longestNumber is in bits. 2^63 has 64, and 9 digits behind the point 30 more.
 const longestNumber = 128
 
-// leanQuantity is the quantity, or in place of one that is written with very many digits another that nothing
-// has room for either.
+// leanQuantity is the quantity, or in place of one that is written with very many digits another
+// that nothing has room for either.
 func leanQuantity(q resource.Quantity) resource.Quantity {
 	if _, small := q.AsInt64(); small || q.AsDec().UnscaledBig().BitLen() <= longestNumber {
 		return q.DeepCopy()

@@ -11,9 +11,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// A volume of scope every-node has a directory on each node: that node's part of it. Its rules are here, beside those for
-// claims and volumes, and not in package everynode, which gathers PartFacts and acts: a rule may read no disk, API or
-// clock, which holds for this package (TestPlanIsPure), and these share pools, verdicts and directory names with the others.
+// A volume of scope every-node has a directory on each node: that node's part of it. Its rules are
+// here, beside those for claims and volumes, and not in package everynode, which gathers PartFacts
+// and acts: a rule may read no disk, API or clock, which holds for this package (TestPlanIsPure),
+// and these share pools, verdicts and directory names with the others.
 
 // PartFacts is everything that a decision about this node's part of a volume depends on.
 type PartFacts struct {
@@ -29,18 +30,19 @@ type PartFacts struct {
 
 type partRule func(PartFacts) (Verdict, bool)
 
-// partRules is the specification: the first rule that applies decides. What is not this node's comes
-// first, then what this node has already, then why it cannot.
+// partRules is the specification: the first rule that applies decides. What is not this node's
+// comes first, then what this node has already, then why it cannot.
 var partRules = []partRule{
 	partNotOurs, partNotInUse, partOtherScope, partBadName, partPathMismatch, partPoolClosed, partUnreadable, partGrowthDoesNotFit, partSmaller, partRecorded, partRemoved, partPoolFull, partDoesNotFit,
 }
 
-// Note, of a directory that this node should have, is to note in its record that it has its object now.
+// Note, of a directory that this node should have, is to note in its record that it has its object
+// now.
 const Note Action = "note"
 
 // ForPart decides about the directory that this node should have for a volume of scope every-node:
-// Provision is to make it, Expand to make it larger, Ignore is to leave all as it is, Note nearly so, Wait says why there is
-// none, or why it stays smaller.
+// Provision is to make it, Expand to make it larger, Ignore is to leave all as it is, Note nearly
+// so, Wait says why there is none, or why it stays smaller.
 func ForPart(f PartFacts) Verdict {
 	for _, rule := range partRules {
 		if v, applies := rule(f); applies {
@@ -50,8 +52,8 @@ func ForPart(f PartFacts) Verdict {
 	return Verdict{Action: Provision}
 }
 
-// InUse reports, from the object alone, whether a volume may be in a pod, now or soon: it waits for its
-// claim or is bound to it. Also one that a user deleted is in use until its claim goes.
+// InUse reports, from the object alone, whether a volume may be in a pod, now or soon: it waits for
+// its claim or is bound to it. Also one that a user deleted is in use until its claim goes.
 func InUse(v *corev1.PersistentVolume) bool {
 	switch v.Status.Phase {
 	case corev1.VolumeReleased, corev1.VolumeFailed:
@@ -87,8 +89,8 @@ func partBadName(f PartFacts) (Verdict, bool) {
 	return f.lacking(ReasonBadName, "pool "+f.Pool.Name+": "+err.Error()), true
 }
 
-// partPathMismatch: pods on all nodes look at the path in the object, so the pool must be at the same path
-// everywhere, and name directories alike.
+// partPathMismatch: pods on all nodes look at the path in the object, so the pool must be at the
+// same path everywhere, and name directories alike.
 func partPathMismatch(f PartFacts) (Verdict, bool) {
 	name, _ := f.directory()
 	want := f.Pool.Path + "/" + name
@@ -104,7 +106,8 @@ func partUnreadable(f PartFacts) (Verdict, bool) {
 	return f.lacking(ReasonRecordDamaged, f.Unreadable), f.Unreadable != ""
 }
 
-// partGrowthDoesNotFit: the claim was expanded, and this node has not the room for its part of that. The directory stays as it is.
+// partGrowthDoesNotFit: the claim was expanded, and this node has not the room for its part of
+// that. The directory stays as it is.
 func partGrowthDoesNotFit(f PartFacts) (Verdict, bool) {
 	want, more := f.missing()
 	if more <= 0 || uint64(more) <= f.Room.Free {
@@ -121,7 +124,8 @@ func partSmaller(f PartFacts) (Verdict, bool) {
 	return Verdict{Action: Expand}, more > 0
 }
 
-// missing is the volume's size, and by how many bytes this node's directory is recorded with less, 0 if it is not.
+// missing is the volume's size, and by how many bytes this node's directory is recorded with less,
+// 0 if it is not.
 func (f PartFacts) missing() (want resource.Quantity, more int64) {
 	want = SizeOf(f.Volume)
 	n, _ := Bytes(want)
@@ -142,8 +146,8 @@ func partRecorded(f PartFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, true
 }
 
-// partRemoved: the claim went, this node removed its part, and then the cluster was restored to a day
-// when the claim was there. What is whole is put back.
+// partRemoved: the claim went, this node removed its part, and then the cluster was restored to a
+// day when the claim was there. What is whole is put back.
 func partRemoved(f PartFacts) (Verdict, bool) {
 	switch {
 	case f.Record == nil:
@@ -171,7 +175,8 @@ func partDoesNotFit(f PartFacts) (Verdict, bool) {
 }
 
 // lacking is the verdict that this node has no part for a reason. What can mend it (the pool opens,
-// another configuration) brings the volume again; the retry is for free space and for what was lost.
+// another configuration) brings the volume again; the retry is for free space and for what was
+// lost.
 func (f PartFacts) lacking(reason, message string) Verdict {
 	return Verdict{Action: Wait, Reason: reason, Message: "node " + f.Node + " has no directory for this volume: " + message, After: retryAfter}
 }

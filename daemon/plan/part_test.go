@@ -260,7 +260,8 @@ func TestTombstoneClaim(t *testing.T) {
 	}
 }
 
-// A released volume of scope every-node concerns each node that has, or could have, a directory of it.
+// A released volume of scope every-node concerns each node that has, or could have, a directory of
+// it.
 func TestEveryNodeReleased(t *testing.T) {
 	for _, c := range []struct {
 		name   string

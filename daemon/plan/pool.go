@@ -45,11 +45,14 @@ type Pool struct {
 	Named    bool        // the configuration says how directories are named, and not its default
 	Quota    string      // how volumes are limited to their claims' size: QuotaOff, QuotaProject or QuotaCeph
 	Clones   string      // how they are cloned: ClonesOff, ClonesReflink or ClonesCopy
-	// Snapshots is how snapshots of them are made: SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot or SnapshotsCopy.
+	// Snapshots is how snapshots of them are made: SnapshotsOff, SnapshotsLive, SnapshotsPaused,
+	// SnapshotsSnapshot or SnapshotsCopy.
 	Snapshots string
-	// SnapshotSpace is how many bytes the snapshots of one namespace may be promised together, 0: any.
+	// SnapshotSpace is how many bytes the snapshots of one namespace may be promised together, 0:
+	// any.
 	SnapshotSpace uint64
-	// Inline is how many bytes the inline volumes of the pool may be promised together, 0: it has none.
+	// Inline is how many bytes the inline volumes of the pool may be promised together, 0: it has
+	// none.
 	Inline uint64
 	// Directory gives a volume's directory name: one path element.
 	Directory func(pv, namespace, claim string) (string, error)
@@ -113,7 +116,8 @@ func choose(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
 	}
 }
 
-// unknownPool is the refusal of a class that names a pool that this node does not have: another node may.
+// unknownPool is the refusal of a class that names a pool that this node does not have: another
+// node may.
 func unknownPool(format string, args ...any) *Refusal {
 	r := refuse(ReasonUnknownPool, format, args...)
 	r.Help = ByNode
@@ -163,8 +167,8 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 	return pool, nil
 }
 
-// overrideQuota returns the quota of a class's volumes, for its parameter cephFSQuota. False takes back what the pool says of
-// CephFS, and nothing else.
+// overrideQuota returns the quota of a class's volumes, for its parameter cephFSQuota. False takes
+// back what the pool says of CephFS, and nothing else.
 func overrideQuota(class, value string, pool Pool) (string, *Refusal) {
 	ceph, err := strconv.ParseBool(value)
 	switch {
@@ -182,8 +186,8 @@ func overrideQuota(class, value string, pool Pool) (string, *Refusal) {
 	return pool.Quota, nil
 }
 
-// modeOfNobody is what a mode keeps all users but root from; the configuration warns of the same. Root, which needs
-// no bits, loses nothing by 0700.
+// modeOfNobody is what a mode keeps all users but root from; the configuration warns of the same.
+// Root, which needs no bits, loses nothing by 0700.
 func modeOfNobody(bits uint64) string {
 	switch {
 	case bits&0o111 == 0:

@@ -52,9 +52,9 @@ func NewVolume(f ClaimFacts, name string) *corev1.PersistentVolume {
 	return pv
 }
 
-// VolumeSource is the source of a volume whose directory kubelet uses without a driver: local in a pool with that source, and
-// else hostPath. It always writes type Directory for hostPath: with no type the container runtime would make
-// a missing directory on the root disk.
+// VolumeSource is the source of a volume whose directory kubelet uses without a driver: local in a
+// pool with that source, and else hostPath. It always writes type Directory for hostPath: with no
+// type the container runtime would make a missing directory on the root disk.
 func VolumeSource(pool Pool, path string) corev1.PersistentVolumeSource {
 	if pool.Source == SourceLocal {
 		return corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: path}}
@@ -70,9 +70,9 @@ func NodeAffinity(hostname string) *corev1.VolumeNodeAffinity {
 	}}}}
 }
 
-// Same reports whether an object that already has the name of the one we want to create is the one we
-// want: made by us on this node or for its scope, for this claim, and pointing to this directory. An
-// empty string is yes.
+// Same reports whether an object that already has the name of the one we want to create is the one
+// we want: made by us on this node or for its scope, for this claim, and pointing to this
+// directory. An empty string is yes.
 func Same(existing, want *corev1.PersistentVolume) (difference string) {
 	ref := existing.Spec.ClaimRef
 	switch {
@@ -91,8 +91,8 @@ func Same(existing, want *corev1.PersistentVolume) (difference string) {
 	}
 }
 
-// MadeElsewhere reports whether an object that differs from the one we want to create is this claim's volume on
-// another node, which took the claim over or was thought to be dead.
+// MadeElsewhere reports whether an object that differs from the one we want to create is this
+// claim's volume on another node, which took the claim over or was thought to be dead.
 func MadeElsewhere(existing, want *corev1.PersistentVolume) bool {
 	ref := existing.Spec.ClaimRef
 	return ref != nil && ref.UID == want.Spec.ClaimRef.UID && ScopeOf(existing) == ScopeNode && ScopeOf(want) == ScopeNode &&
@@ -111,8 +111,8 @@ func NodeLabelValue(node string) string {
 }
 
 // mountOptions: kubelet refuses to start a pod on a hostPath volume that has any
-// (pkg/volume/util/operationexecutor, checkMountOptionSupport). A class of ours that has them is refused; those of
-// other provisioners had them ignored.
+// (pkg/volume/util/operationexecutor, checkMountOptionSupport). A class of ours that has them is
+// refused; those of other provisioners had them ignored.
 func mountOptions(f ClaimFacts) []string {
 	if f.Pool.Source == SourceLocal {
 		return f.Class.MountOptions

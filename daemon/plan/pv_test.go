@@ -158,7 +158,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// kubelet starts no pod on a hostPath volume with mount options. Another provisioner's class had them ignored.
+// kubelet starts no pod on a hostPath volume with mount options. Another provisioner's class had
+// them ignored.
 func TestResolveMountOptions(t *testing.T) {
 	for _, c := range []struct {
 		provisioner, source string

@@ -29,11 +29,11 @@ type RecordFacts struct {
 	Former     []string                      // names that this node had before, by the operator's word
 	NodeLabels map[string]string             // of this node's Node, nil if they are not known
 	Scope      string                        // of the pool that has the record
-	// Object is a volume object of another name for the record's claim, read from the API just now, "" if
-	// there is none.
+	// Object is a volume object of another name for the record's claim, read from the API just now,
+	// "" if there is none.
 	Object string
-	// Content is the VolumeSnapshotContent of a snapshot, nil if the cluster has none. ContentUnknown: whether it has one could
-	// not be found out.
+	// Content is the VolumeSnapshotContent of a snapshot, nil if the cluster has none.
+	// ContentUnknown: whether it has one could not be found out.
 	Content        *snapshotapi.Content
 	ContentUnknown bool
 	// Unsure: nothing shows that this is the cluster of the pool's volumes.
@@ -45,12 +45,13 @@ type RecordFacts struct {
 // without an object (etcd was restored, a finalizer was forced off) is therefore never lost
 // here: it is reported as orphaned. Only a tombstone says that it may go.
 //
-// That a directory is in the trash says that its removal was decided and not that the object went by this
-// daemon's hand: the policy may have become Retain before. Who removed the object has the directory go on to
-// Emptying at once, and what died before that is kept.
+// That a directory is in the trash says that its removal was decided and not that the object went
+// by this daemon's hand: the policy may have become Retain before. Who removed the object has the
+// directory go on to Emptying at once, and what died before that is kept.
 //
-// The other way round, an empty directory proves nothing: a volume that a pod has and never wrote to is
-// empty as well. So nothing is undone that has an object of this node under any label, or that another node made.
+// The other way round, an empty directory proves nothing: a volume that a pod has and never wrote
+// to is empty as well. So nothing is undone that has an object of this node under any label, or
+// that another node made.
 func ForRecord(f RecordFacts) Verdict {
 	verdict, buried := f.buried()
 	switch {
@@ -94,29 +95,32 @@ func (f RecordFacts) wasLetGo() bool {
 		f.Record.Scope != ScopeEveryNode
 }
 
-// givenUp: the volume was being removed, and its object is kept and has no label of any daemon: it was adopted, and then the API
-// server was restored to a day before that, or the adoption was undone and the policy changed in the middle of the removal.
+// givenUp: the volume was being removed, and its object is kept and has no label of any daemon: it
+// was adopted, and then the API server was restored to a day before that, or the adoption was
+// undone and the policy changed in the middle of the removal.
 func (f RecordFacts) givenUp() bool {
 	v := f.Volume
 	return v != nil && v.Labels[PoolLabel] == "" && f.Record.Scope != ScopeEveryNode && f.Record.Whole() && f.made() && !Going(v) && v.Spec.ClaimRef != nil &&
 		string(v.Spec.ClaimRef.UID) == f.Record.ClaimUID && path.Base(PathOf(v)) == f.Record.Directory
 }
 
-// discarded: the daemon noted that the files may go, and the object is about to. That of scope every-node was let go by
-// whichever node, and goes on by its tombstone.
+// discarded: the daemon noted that the files may go, and the object is about to. That of scope
+// every-node was let go by whichever node, and goes on by its tombstone.
 func (f RecordFacts) discarded() bool {
 	v := f.Volume
 	return v != nil && MayBeLeft(f.Record) && !f.Record.Retained && f.made() && f.Object == "" && Leaving(v) &&
 		v.Spec.ClaimRef != nil && string(v.Spec.ClaimRef.UID) == f.Record.ClaimUID
 }
 
-// MayBeLeft reports whether a record is of a volume whose files or record may go as soon as its object is let go.
+// MayBeLeft reports whether a record is of a volume whose files or record may go as soon as its
+// object is let go.
 func MayBeLeft(r record.Record) bool {
 	return r.Scope != ScopeEveryNode && (r.Place == record.Emptying || r.Place == record.InArchive && !r.Archived)
 }
 
-// published: there is an object that may be this volume's. Its label alone proves nothing: a daemon that runs
-// under another node's name reads its own volumes as another node's, and a pod may use them.
+// published: there is an object that may be this volume's. Its label alone proves nothing: a daemon
+// that runs under another node's name reads its own volumes as another node's, and a pod may use
+// them.
 func (f RecordFacts) published() bool {
 	return f.Object != "" || f.Volume != nil && !f.elsewhere()
 }
@@ -146,10 +150,10 @@ func (f RecordFacts) labelsMissing() Verdict {
 			"which lacks the label %s: it is neither removed nor expanded", f.Node, want)}
 }
 
-// elsewhere: this node made a directory for a claim, and another node made the claim's volume. Label and
-// affinity of the object agree on that, and the affinity cannot be changed; the record is this node's own. Of
-// an object that was adopted they say nothing: neither node made the volume, and a call that lost to the other
-// node's may have left the record.
+// elsewhere: this node made a directory for a claim, and another node made the claim's volume.
+// Label and affinity of the object agree on that, and the affinity cannot be changed; the record is
+// this node's own. Of an object that was adopted they say nothing: neither node made the volume,
+// and a call that lost to the other node's may have left the record.
 func (f RecordFacts) elsewhere() bool {
 	labelled := f.Volume.Labels[NodeLabel]
 	named := slices.ContainsFunc(append([]string{f.Node}, f.Former...), func(name string) bool { return labelled == NodeLabelValue(name) })
@@ -160,20 +164,21 @@ func (f RecordFacts) elsewhere() bool {
 		f.NodeLabels != nil && HasAffinity(f.Volume) && !SelectsNode(f.Volume.Spec.NodeAffinity.Required, f.Node, f.NodeLabels)
 }
 
-// made: this node made it, and not another one that has the same filesystem mounted, or had this disk.
+// made: this node made it, and not another one that has the same filesystem mounted, or had this
+// disk.
 func (f RecordFacts) made() bool {
 	return !ofOneNode(f.Scope) || NodeNamed(f.Record.Node, f.Node, f.Former)
 }
 
-// NodeNamed reports whether the name that a record or a marker has is one of this node's. One without a
-// name was written before names were.
+// NodeNamed reports whether the name that a record or a marker has is one of this node's. One
+// without a name was written before names were.
 func NodeNamed(name, node string, former []string) bool {
 	return name == "" || name == node || slices.Contains(former, name)
 }
 
 // wanted: the claim, by UID, still waits for this node, or is bound to an object of this name that
-// was lost. One that was given to another node meanwhile does not want it; and one that waits does not
-// want what is half emptied, but a volume that is made anew.
+// was lost. One that was given to another node meanwhile does not want it; and one that waits does
+// not want what is half emptied, but a volume that is made anew.
 func (f RecordFacts) wanted() bool {
 	if f.Volume != nil || f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// Request is what is asked of a new volume. Its rules know no claim, so that they also decide about a request that
-// comes without one.
+// Request is what is asked of a new volume. Its rules know no claim, so that they also decide about
+// a request that comes without one.
 type Request struct {
 	Volume           string // the name of the PersistentVolume
 	Namespace, Claim string // of the claim, for the pattern of directory names
@@ -63,8 +63,8 @@ const (
 
 type requestRule func(RequestFacts) (Refusal, bool)
 
-// requestRules is the specification: the first rule that applies decides. What no node could provide comes first,
-// then what this node cannot.
+// requestRules is the specification: the first rule that applies decides. What no node could
+// provide comes first, then what this node cannot.
 var requestRules = []requestRule{
 	classRefused, populatorFills, blockRequested, accessModeUnsupported, restoresOff, selectorSet, attributesClassSet, cloneRefused, restoreRefused, driverLacking,
 	topologyMismatch, nodeUnknown, nameInvalid, poolInUse, poolClosed, tooLarge,
@@ -98,8 +98,8 @@ func requestOf(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) R
 	return r
 }
 
-// sourceOf is what a claim's volume is filled from, nil for an empty volume. The API server copies dataSource to
-// dataSourceRef (pkg/api/persistentvolumeclaim, NormalizeDataSources).
+// sourceOf is what a claim's volume is filled from, nil for an empty volume. The API server copies
+// dataSource to dataSourceRef (pkg/api/persistentvolumeclaim, NormalizeDataSources).
 func sourceOf(c *corev1.PersistentVolumeClaim) *corev1.TypedObjectReference {
 	if from := c.Spec.DataSource; from != nil && c.Spec.DataSourceRef == nil {
 		return &corev1.TypedObjectReference{APIGroup: from.APIGroup, Kind: from.Kind, Name: from.Name}
@@ -110,7 +110,8 @@ func sourceOf(c *corev1.PersistentVolumeClaim) *corev1.TypedObjectReference {
 // otherNodes reports whether the cluster has nodes beside this one.
 func (f RequestFacts) otherNodes() bool { return f.Nodes > 1 }
 
-// classRefused: the class names a pool that this node does not have, or a parameter that no node knows.
+// classRefused: the class names a pool that this node does not have, or a parameter that no node
+// knows.
 func classRefused(f RequestFacts) (Refusal, bool) {
 	if f.Refusal == nil {
 		return Refusal{}, false
@@ -118,8 +119,8 @@ func classRefused(f RequestFacts) (Refusal, bool) {
 	return *f.Refusal, true
 }
 
-// populatorFills: the populator makes a claim of its own, fills its volume and has the volume bound to this claim
-// (KEP-1495; lib-volume-populator).
+// populatorFills: the populator makes a claim of its own, fills its volume and has the volume bound
+// to this claim (KEP-1495; lib-volume-populator).
 func populatorFills(f RequestFacts) (Refusal, bool) {
 	if !populated(f.Request.Source) {
 		return Refusal{}, false
@@ -128,8 +129,8 @@ func populatorFills(f RequestFacts) (Refusal, bool) {
 		"waits for the populator of %.63q %.63q, which makes the volume and binds it", f.Request.Source.Kind, f.Request.Source.Name)}, true
 }
 
-// populated reports whether a volume with this source comes from a volume populator: its source is neither a claim nor
-// a snapshot.
+// populated reports whether a volume with this source comes from a volume populator: its source is
+// neither a claim nor a snapshot.
 func populated(from *corev1.TypedObjectReference) bool {
 	return from != nil && !(ofClaim(from) || ofSnapshot(from))
 }
@@ -141,8 +142,9 @@ func blockRequested(f RequestFacts) (Refusal, bool) {
 
 var nodeAccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
 
-// accessModeUnsupported: a volume of one node's disk is shared by the pods of that node, which in a cluster of one node
-// are all there are. A node that joins later cannot run them; the volume's affinity says so to the scheduler.
+// accessModeUnsupported: a volume of one node's disk is shared by the pods of that node, which in a
+// cluster of one node are all there are. A node that joins later cannot run them; the volume's
+// affinity says so to the scheduler.
 func accessModeUnsupported(f RequestFacts) (Refusal, bool) {
 	if f.Pool.OfAllNodes() || !f.otherNodes() {
 		return Refusal{}, false
@@ -161,9 +163,10 @@ func selectorSet(f RequestFacts) (Refusal, bool) {
 		f.Request.Selector
 }
 
-// attributesClassSet: the binder wants the volume to have the claim's VolumeAttributesClass (pkg/controller/volume/
-// persistentvolume, checkVolumeSatisfyClaim), and the API server takes one on CSI volumes alone
-// (pkg/apis/core/validation, ValidatePersistentVolumeSpec). An empty name is none.
+// attributesClassSet: the binder wants the volume to have the claim's VolumeAttributesClass
+// (pkg/controller/volume/ persistentvolume, checkVolumeSatisfyClaim), and the API server takes one
+// on CSI volumes alone (pkg/apis/core/validation, ValidatePersistentVolumeSpec). An empty name is
+// none.
 func attributesClassSet(f RequestFacts) (Refusal, bool) {
 	why := "only CSI volumes can have one, and Kubernetes would never bind this claim to another"
 	if f.Pool.Source == SourceCSI {
@@ -211,8 +214,8 @@ func nameInvalid(f RequestFacts) (Refusal, bool) {
 	return Refusal{Help: ByNode, Reason: ReasonBadName, Message: "pool " + f.Pool.Name + ": " + err.Error()}, true
 }
 
-// poolInUse: the other daemon may be one of this node, too, and may be about to provision the claim, which therefore
-// stays with this node.
+// poolInUse: the other daemon may be one of this node, too, and may be about to provision the
+// claim, which therefore stays with this node.
 func poolInUse(f RequestFacts) (Refusal, bool) {
 	return Refusal{Help: ByItself, Reason: ReasonPoolInUse, After: retryAfter,
 		Message: "node " + f.Node + ": pool " + f.Pool.Name + ": " + f.Closed}, f.Held
@@ -229,7 +232,8 @@ func tooLarge(f RequestFacts) (Refusal, bool) {
 	return Refusal{Help: ByNode, Reason: ReasonNotEnoughSpace, Message: spaceMissing(f.Pool, f.Request.Size, f.Room)}, true
 }
 
-// spaceMissing is why a volume of this size cannot be had. What is promised counts, whether or not it is used.
+// spaceMissing is why a volume of this size cannot be had. What is promised counts, whether or not
+// it is used.
 func spaceMissing(pool Pool, want resource.Quantity, room capacity.Room) string {
 	return fmt.Sprintf("pool %s: the claim requests %s, and %s",
 		pool.Name, words.Name(want.String()), roomLeft(room))

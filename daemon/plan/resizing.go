@@ -8,10 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What an expansion writes in a claim's status, as other controllers and kubectl read it (KEP-1790; external-resizer,
-// pkg/controller/resize_status.go; kubernetes, pkg/volume/util/resize_util.go).
+// What an expansion writes in a claim's status, as other controllers and kubectl read it (KEP-1790;
+// external-resizer, pkg/controller/resize_status.go; kubernetes, pkg/volume/util/resize_util.go).
 
-// StorageResizer is the annotation that names the controller that expands a claim (pkg/volume/util/types, VolumeResizerKey).
+// StorageResizer is the annotation that names the controller that expands a claim
+// (pkg/volume/util/types, VolumeResizerKey).
 const StorageResizer = "volume.kubernetes.io/storage-resizer"
 
 // ClaimStatus is a change of a claim's status. What it does not name stays.
@@ -24,8 +25,8 @@ type ClaimStatus struct {
 	Resizer   string // the value of StorageResizer, "" leaves it
 }
 
-// BegunStatus says that the claim is being expanded to this size. kubelet leaves a claim in this state alone
-// (pkg/volume/util/operationexecutor, runPreCheck).
+// BegunStatus says that the claim is being expanded to this size. kubelet leaves a claim in this
+// state alone (pkg/volume/util/operationexecutor, runPreCheck).
 func BegunStatus(f ExpandFacts, now time.Time) ClaimStatus {
 	target := f.Target()
 	return ClaimStatus{
@@ -37,8 +38,9 @@ func BegunStatus(f ExpandFacts, now time.Time) ClaimStatus {
 	}
 }
 
-// InfeasibleStatus says why the claim cannot have this size. In this state its user may lower the request again, to more
-// than the capacity (RecoverVolumeExpansionFailure). A size that is no number of bytes is not repeated.
+// InfeasibleStatus says why the claim cannot have this size. In this state its user may lower the
+// request again, to more than the capacity (RecoverVolumeExpansionFailure). A size that is no
+// number of bytes is not repeated.
 func InfeasibleStatus(f ExpandFacts, message string, now time.Time) ClaimStatus {
 	s := ClaimStatus{
 		State: corev1.PersistentVolumeClaimControllerResizeInfeasible, Resizer: f.Volume.Annotations[ProvisionedBy],
@@ -52,9 +54,10 @@ func InfeasibleStatus(f ExpandFacts, message string, now time.Time) ClaimStatus 
 	return s
 }
 
-// DoneStatus says that the claim has this size. Its allocatedResources stay: with them kubelet sees that an expansion of
-// a local volume has nothing to do, and without them it takes the controller for one of an earlier version and expands
-// once more (pkg/volume/util/operationexecutor, checkForRecoveryFromExpansion).
+// DoneStatus says that the claim has this size. Its allocatedResources stay: with them kubelet sees
+// that an expansion of a local volume has nothing to do, and without them it takes the controller
+// for one of an earlier version and expands once more (pkg/volume/util/operationexecutor,
+// checkForRecoveryFromExpansion).
 func DoneStatus(size resource.Quantity) ClaimStatus {
 	return ClaimStatus{Capacity: &size, Allocated: &size, Remove: []corev1.PersistentVolumeClaimConditionType{
 		corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimControllerResizeError,

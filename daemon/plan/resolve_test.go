@@ -15,7 +15,8 @@ func classOfKubevirt() *storagev1.StorageClass {
 	}
 }
 
-// The class is the one object that the watch keeps, for all workers: what is read of it is never written.
+// The class is the one object that the watch keeps, for all workers: what is read of it is never
+// written.
 func TestResolveLeavesTheClass(t *testing.T) {
 	self, pools := Self{Provisioner: DefaultProvisioner, Aliases: []string{KubevirtCSI}, Node: us}, []Pool{{Name: "fast"}, {Name: "legacy"}}
 	class := classOfKubevirt()

@@ -11,8 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// A restore is a claim whose source is a VolumeSnapshot of its namespace. It is made where the snapshot is, as a clone is made
-// where its source is.
+// A restore is a claim whose source is a VolumeSnapshot of its namespace. It is made where the
+// snapshot is, as a clone is made where its source is.
 
 // IsRestore reports whether a claim is to be made from a snapshot.
 func IsRestore(c *corev1.PersistentVolumeClaim) bool { return ofSnapshot(sourceOf(c)) }
@@ -72,8 +72,9 @@ func snapshotUnknown(f RequestFacts) (Refusal, bool) {
 	return Refusal{Help: ByNode, Reason: ReasonSource, Message: "it is not this node's"}, f.From == nil || f.From.Taken == nil
 }
 
-// snapshotElsewhere: a snapshot without a record here is another node's, or no driver's that is ours. One that was this node's, and is
-// said to be ready, was removed by another content of the same handle, or by people: no other node has it.
+// snapshotElsewhere: a snapshot without a record here is another node's, or no driver's that is
+// ours. One that was this node's, and is said to be ready, was removed by another content of the
+// same handle, or by people: no other node has it.
 func snapshotElsewhere(f RequestFacts) (Refusal, bool) {
 	s := f.taken()
 	switch {
@@ -112,7 +113,8 @@ func snapshotGoing(f RequestFacts) (Refusal, bool) {
 	return Refusal{Help: ByItself, Reason: ReasonSource, After: retryAfter, Message: "it is being deleted"}, s != nil && s.DeletionTimestamp != nil
 }
 
-// snapshotUnready: what a VolumeSnapshot says of its content counts only where the content says the same of it.
+// snapshotUnready: what a VolumeSnapshot says of its content counts only where the content says the
+// same of it.
 func snapshotUnready(f RequestFacts) (Refusal, bool) {
 	s := f.taken()
 	bound := s.ready() && s.Content != nil && s.Content.Ready() && s.Snapshot.Status.BoundContent != nil && *s.Snapshot.Status.BoundContent == s.Content.Name &&

@@ -92,7 +92,8 @@ func TestRestoreRules(t *testing.T) {
 	}
 }
 
-// A restore without a node is taken by the node that has the snapshot, and left alone by all others.
+// A restore without a node is taken by the node that has the snapshot, and left alone by all
+// others.
 func TestRestoreIsTaken(t *testing.T) {
 	for _, mode := range []storagev1.VolumeBindingMode{storagev1.VolumeBindingWaitForFirstConsumer, storagev1.VolumeBindingImmediate} {
 		f := toRestore()

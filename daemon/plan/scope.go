@@ -16,14 +16,14 @@ const (
 // OnEveryNode reports, from the object alone, whether a volume has a directory on each node.
 func OnEveryNode(v *corev1.PersistentVolume) bool { return v.Labels[ScopeLabel] == ScopeEveryNode }
 
-// OfOneNode reports whether a pool's volumes belong to the node that made them: they have its label and
-// its affinity. A pool without a scope is such a pool.
+// OfOneNode reports whether a pool's volumes belong to the node that made them: they have its label
+// and its affinity. A pool without a scope is such a pool.
 func (p Pool) OfOneNode() bool { return ofOneNode(p.Scope) }
 
 func ofOneNode(scope string) bool { return scope == "" || scope == ScopeNode }
 
-// OfAllNodes reports whether a claim in this pool concerns every daemon that has it, whichever node was
-// chosen for the claim.
+// OfAllNodes reports whether a claim in this pool concerns every daemon that has it, whichever node
+// was chosen for the claim.
 func (p Pool) OfAllNodes() bool { return !p.OfOneNode() }
 
 // ScopeOf is the scope of a volume's pool, from the object alone.
@@ -51,14 +51,15 @@ func home(v *corev1.PersistentVolume, scope, node string) bool {
 	return v.Labels[NodeLabel] == NodeLabelValue(node)
 }
 
-// inherited reports whether a volume bears a node's name and lies in a pool that is shared by now. The node has no
-// say there unless its daemon holds the lease, so the holder looks after it, by its record.
+// inherited reports whether a volume bears a node's name and lies in a pool that is shared by now.
+// The node has no say there unless its daemon holds the lease, so the holder looks after it, by its
+// record.
 func inherited(v *corev1.PersistentVolume, scope string) bool {
 	return scope == ScopeShared && ScopeOf(v) == ScopeNode
 }
 
-// Inherits reports whether the holder of a shared pool's lease has to look at the object of a record that no watch
-// of its brings.
+// Inherits reports whether the holder of a shared pool's lease has to look at the object of a
+// record that no watch of its brings.
 func Inherits(v *corev1.PersistentVolume, scope string, place record.Place) bool {
 	return v != nil && inherited(v, scope) && (NeedsWork(v) || MayLack(v, place))
 }

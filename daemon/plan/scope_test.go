@@ -73,7 +73,8 @@ func TestHome(t *testing.T) {
 	}
 }
 
-// A volume of one node in a pool that is shared by now is the lease holder's to remove, if its disk has the record.
+// A volume of one node in a pool that is shared by now is the lease holder's to remove, if its disk
+// has the record.
 func TestInherited(t *testing.T) {
 	f := released()
 	pool := *f.Pool

@@ -10,7 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// unasked is a claim whose node the scheduler chose, and for which kube-controller-manager has asked no provisioner yet.
+// unasked is a claim whose node the scheduler chose, and for which kube-controller-manager has
+// asked no provisioner yet.
 func unasked(f *ClaimFacts) { f.Claim.Annotations = map[string]string{SelectedNode: us} }
 
 func ofProvisioner(name string) func(*ClaimFacts) {
@@ -23,8 +24,8 @@ func selected(node string) func(*ClaimFacts) {
 	return func(f *ClaimFacts) { f.Claim.Annotations[SelectedNode] = node }
 }
 
-// A claim for which no provisioner was asked is provisioned, or left alone without a word: whatever else is to be done or
-// said about it is done when one was asked.
+// A claim for which no provisioner was asked is provisioned, or left alone without a word: whatever
+// else is to be done or said about it is done when one was asked.
 func TestSelectedClaims(t *testing.T) {
 	type change = func(*ClaimFacts)
 	immediately := func(f *ClaimFacts) { mode := storagev1.VolumeBindingImmediate; f.Class.VolumeBindingMode = &mode }
@@ -76,7 +77,8 @@ func TestSelectedClaims(t *testing.T) {
 	}
 }
 
-// In a pool of all nodes a claim is held by every daemon once its node is selected, and no claim that is another provisioner's.
+// In a pool of all nodes a claim is held by every daemon once its node is selected, and no claim
+// that is another provisioner's.
 func TestKeepSelectedOfAll(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -96,8 +98,8 @@ func TestKeepSelectedOfAll(t *testing.T) {
 	}
 }
 
-// A directory that a daemon made for such a claim before it died is not undone, whatever its class: the next start may be
-// about to publish it.
+// A directory that a daemon made for such a claim before it died is not undone, whatever its class:
+// the next start may be about to publish it.
 func TestRecordOfSelectedClaim(t *testing.T) {
 	for node, want := range map[string]Action{us: Keep, them: Undo} {
 		f := RecordFacts{Self: self, Claim: ready().Claim, NodeLabels: ready().NodeLabels,

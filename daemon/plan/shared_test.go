@@ -2,8 +2,8 @@ package plan
 
 import "testing"
 
-// A daemon that stands by reports nothing about a claim of a shared pool, but the node that the claim names
-// writes its name on it.
+// A daemon that stands by reports nothing about a claim of a shared pool, but the node that the
+// claim names writes its name on it.
 func TestClaimsOfSharedPools(t *testing.T) {
 	silent := func(f *ClaimFacts) { f.Silent = true }
 	speaking := func(f *ClaimFacts) { f.Closed = "no node can work in it" }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A claim for which another node was chosen is that node's to provision. If its daemon is dead, or the node
-// does not exist, another daemon has to notice. Every daemon holds such claims for as long as they have no
-// volume, and looks at them at staggered times.
+// A claim for which another node was chosen is that node's to provision. If its daemon is dead, or
+// the node does not exist, another daemon has to notice. Every daemon holds such claims for as long
+// as they have no volume, and looks at them at staggered times.
 
 // Actions for a claim of another node.
 const (
@@ -26,8 +26,9 @@ const (
 const (
 	// silentAfter is how long a node may take for a claim that was given to it.
 	silentAfter = 30 * time.Second
-	// silentSpan is the mean time between two nodes' looks after that. A claim whose volume exists and
-	// that kube-controller-manager has not bound yet (at its defaults it binds 4 a second) is asked for by few.
+	// silentSpan is the mean time between two nodes' looks after that. A claim whose volume exists
+	// and that kube-controller-manager has not bound yet (at its defaults it binds 4 a second) is
+	// asked for by few.
 	silentSpan = 5 * time.Second
 	// inquireAgain is how long what was learned of such a claim is enough.
 	inquireAgain = 10 * time.Minute
@@ -41,8 +42,8 @@ type Inquiry struct {
 	Gone   bool // there is no Node of the chosen name
 }
 
-// KeepClaimOfOther reports whether a claim concerns this node only if the node that was chosen for it does
-// nothing.
+// KeepClaimOfOther reports whether a claim concerns this node only if the node that was chosen for
+// it does nothing.
 func (s Self) KeepClaimOfOther(c *corev1.PersistentVolumeClaim) bool {
 	if c.Spec.VolumeName != "" || c.DeletionTimestamp != nil {
 		return false
@@ -57,8 +58,8 @@ func (s Self) KeepClaimOfOther(c *corev1.PersistentVolumeClaim) bool {
 // NodeNamePossible reports whether the API server could have a Node of that name.
 func NodeNamePossible(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 
-// ofOther decides about a claim of a node's pool for which another node was chosen. It does not apply to an
-// Immediate claim that was left alone: any node may take that one.
+// ofOther decides about a claim of a node's pool for which another node was chosen. It does not
+// apply to an Immediate claim that was left alone: any node may take that one.
 func (f ClaimFacts) ofOther() (Verdict, bool) {
 	if f.Class == nil {
 		return Verdict{Action: Ignore}, true
@@ -95,7 +96,8 @@ func (f ClaimFacts) remind(reason, format string) (Verdict, bool) {
 	return Verdict{Action: Remind, Reason: reason, Message: fmt.Sprintf(format, f.otherName()), After: again}, true
 }
 
-// takeOverDelay is how long a claim of another node is left to that node, and then to other nodes to look at.
+// takeOverDelay is how long a claim of another node is left to that node, and then to other nodes
+// to look at.
 func (f ClaimFacts) takeOverDelay() time.Duration {
 	if !f.otherNodes() {
 		return silentAfter
@@ -110,7 +112,8 @@ func TakenOver(f ClaimFacts) Verdict {
 		Message: fmt.Sprintf("node %s took the claim and made no volume within %s; node %s takes it over", f.otherName(), f.Age.Truncate(time.Second), f.Node)}
 }
 
-// otherName is the chosen node's name as a message can have it: the claim's author may have written it.
+// otherName is the chosen node's name as a message can have it: the claim's author may have written
+// it.
 func (f ClaimFacts) otherName() string {
 	name := Chosen(f.Claim)
 	if NodeNamePossible(name) {

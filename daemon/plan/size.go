@@ -13,11 +13,12 @@ func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
 	return c.Spec.Resources.Requests[corev1.ResourceStorage]
 }
 
-// Bytes is a quantity in whole bytes, a fraction rounded up, and whether it is one: a negative one is 0, one
-// of 2^63 and more the largest number, and both are not.
+// Bytes is a quantity in whole bytes, a fraction rounded up, and whether it is one: a negative one
+// is 0, one of 2^63 and more the largest number, and both are not.
 //
-// The API server takes 100E and 1e30 for a size. Quantity.Value of these is 0 or 1 (apimachinery, resource,
-// int64Amount.AsScaledInt64), and to compare 1e999999999 with anything, Quantity.Cmp writes it out.
+// The API server takes 100E and 1e30 for a size. Quantity.Value of these is 0 or 1 (apimachinery,
+// resource, int64Amount.AsScaledInt64), and to compare 1e999999999 with anything, Quantity.Cmp
+// writes it out.
 func Bytes(q resource.Quantity) (n int64, exact bool) {
 	if n, small := q.AsInt64(); small {
 		return max(n, 0), n >= 0

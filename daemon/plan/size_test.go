@@ -68,7 +68,8 @@ func TestClassNames(t *testing.T) {
 	}
 }
 
-// The volume's class is what the binder compares with the claim's, so it is the claim's by the same rule.
+// The volume's class is what the binder compares with the claim's, so it is the claim's by the same
+// rule.
 func TestVolumeHasTheClaimsClass(t *testing.T) {
 	f := ready()
 	f.Claim.Annotations[ClassBeta] = "beta"

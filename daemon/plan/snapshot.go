@@ -321,8 +321,8 @@ func snapshotPoolClosed(f ContentFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, Reason: ReasonPoolClosed, After: retryAfter, Message: fmt.Sprintf("pool %s: %s", f.Pool.Name, f.Closed)}, f.Closed != ""
 }
 
-// snapshotOfOtherClaim: while the content waited, the volume was given to another claim, whose data is
-// not its namespace's. A claim that is younger than the content is another one, too.
+// snapshotOfOtherClaim: while the content waited, the volume was given to another claim, whose data
+// is not its namespace's. A claim that is younger than the content is another one, too.
 func snapshotOfOtherClaim(f ContentFacts) (Verdict, bool) {
 	if f.Origin == nil {
 		return Verdict{}, false
@@ -354,7 +354,8 @@ func snapshotsTooMany(f ContentFacts) (Verdict, bool) {
 	return v, f.Snapshot == nil && (taken > most || size > most-taken)
 }
 
-// SnapshotsOf is what the snapshots of a namespace are promised together, but for the one with this handle.
+// SnapshotsOf is what the snapshots of a namespace are promised together, but for the one with this
+// handle.
 func SnapshotsOf(namespace, but string, records []record.Record) (promised uint64) {
 	for _, r := range records {
 		if r.Kind == record.Snapshot && r.Namespace == namespace && r.PV != but && r.Place != record.Nowhere {

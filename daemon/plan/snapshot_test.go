@@ -178,7 +178,8 @@ func TestContentRules(t *testing.T) {
 	}
 }
 
-// A content that goes is let go by the node that has its data, and no data goes that is to be kept or that its VolumeSnapshot has.
+// A content that goes is let go by the node that has its data, and no data goes that is to be kept
+// or that its VolumeSnapshot has.
 func TestContentGoes(t *testing.T) {
 	type changes = []func(*ContentFacts)
 	going := func(f *ContentFacts) {
@@ -232,7 +233,8 @@ func TestContentGoes(t *testing.T) {
 	}
 }
 
-// Without a content only a snapshot that may not be whole goes, and nothing as long as it is not known whether there is one.
+// Without a content only a snapshot that may not be whole goes, and nothing as long as it is not
+// known whether there is one.
 func TestSnapshotRecords(t *testing.T) {
 	content := toTake().Content
 	going := content.DeepCopy()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The number of nodes that would begin before they can have seen what the first one did, and how long
-// all wait for the first: over many objects, for clusters of all sizes, and where only some of
+// The number of nodes that would begin before they can have seen what the first one did, and how
+// long all wait for the first: over many objects, for clusters of all sizes, and where only some of
 // the nodes take part.
 func TestStaggerDelay(t *testing.T) {
 	const seen = 30 * time.Millisecond

@@ -8,22 +8,22 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// Tombstone is what stays in the API of a volume of scope every-node whose object went: the proof, for
-// the nodes that were off or could not, that its claim is gone and what is to become of its data. The
-// node that lets the object go writes it first.
+// Tombstone is what stays in the API of a volume of scope every-node whose object went: the proof,
+// for the nodes that were off or could not, that its claim is gone and what is to become of its
+// data. The node that lets the object go writes it first.
 //
-// It is the only proof that a node accepts. That an object is absent proves nothing: the cluster may
-// have been restored to a day before the claim was made, be another one, or have lost the object to
-// a user who took its finalizer off. A tombstone cannot be there by accident in any of these cases,
-// because it was written in this history of this cluster, for this claim's UID.
+// It is the only proof that a node accepts. That an object is absent proves nothing: the cluster
+// may have been restored to a day before the claim was made, be another one, or have lost the
+// object to a user who took its finalizer off. A tombstone cannot be there by accident in any of
+// these cases, because it was written in this history of this cluster, for this claim's UID.
 type Tombstone struct {
 	PV       string
 	ClaimUID string
 	Claim    string // namespace/name, for people
 	Class    string // of the volume: tombstones are counted by namespace and class
 	Node     string // that wrote it
-	// Data is what is to become of it: Delete, which leaves it to each node's record whether that means
-	// the archive, or Retain.
+	// Data is what is to become of it: Delete, which leaves it to each node's record whether that
+	// means the archive, or Retain.
 	Data Action
 }
 
@@ -51,8 +51,8 @@ func NewTombstone(v *corev1.PersistentVolume, recorded, node string, done Action
 	return t
 }
 
-// Buryable reports whether a tombstone can matter: object and claim are gone. A claim of the same name and
-// another UID is another one.
+// Buryable reports whether a tombstone can matter: object and claim are gone. A claim of the same
+// name and another UID is another one.
 func Buryable(f RecordFacts) bool {
 	return f.Record.Scope == ScopeEveryNode && f.Volume == nil && (f.Claim == nil || string(f.Claim.UID) != f.Record.ClaimUID)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
-// Each rule can be called alone, whatever the rules before it leave unsaid: with an object that says nothing, and
-// with nothing else.
+// Each rule can be called alone, whatever the rules before it leave unsaid: with an object that
+// says nothing, and with nothing else.
 func TestEveryRuleIsTotal(t *testing.T) {
 	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
 	for _, rule := range append(concernRules, assignmentRules...) {

@@ -12,9 +12,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
-// A claim of a class with WaitForFirstConsumer that fits on no node is refused by kube-scheduler, which says so on the pod
-// alone (pkg/scheduler/framework/plugins/volumebinding). No node is chosen for the claim, so that no daemon is asked for
-// it. One of the daemons explains it on the claim: what was published says that no node has the room.
+// A claim of a class with WaitForFirstConsumer that fits on no node is refused by kube-scheduler,
+// which says so on the pod alone (pkg/scheduler/framework/plugins/volumebinding). No node is chosen
+// for the claim, so that no daemon is asked for it. One of the daemons explains it on the claim:
+// what was published says that no node has the room.
 
 // UnplacedFacts is everything that the explanation of a claim without a node depends on.
 type UnplacedFacts struct {
@@ -39,7 +40,8 @@ type Offers struct {
 	None    []string // the nodes that can give nothing, with the reason of a closed pool: "node-a (NotMounted)"
 }
 
-// Add takes note of what one node publishes: closed is the reason why its pool takes no volumes, "" if it does.
+// Add takes note of what one node publishes: closed is the reason why its pool takes no volumes, ""
+// if it does.
 func (o *Offers) Add(node, closed string, bytes uint64) {
 	o.Nodes++
 	if bytes > o.Largest || bytes == o.Largest && bytes > 0 && node < o.On {
@@ -60,14 +62,15 @@ const (
 	// settleAfter is how long a claim that did fit has to fit on no node before it is told so: a
 	// pool may be mounted again.
 	settleAfter = 5 * time.Second
-	// silentNodesAfter is the same where nodes publish nothing, which have no daemon perhaps: the scheduler would have chosen one
-	// of them by then if the pod could run there.
+	// silentNodesAfter is the same where nodes publish nothing, which have no daemon perhaps: the
+	// scheduler would have chosen one of them by then if the pod could run there.
 	silentNodesAfter = 30 * time.Second
 	// turnSpan is the mean time between two nodes' looks.
 	turnSpan = 500 * time.Millisecond
 	// OffersAgain is how often the first of the nodes compares again.
 	OffersAgain = time.Minute
-	// turnsSlower is how many nodes further in the order the time between two looks is twice as long.
+	// turnsSlower is how many nodes further in the order the time between two looks is twice as
+	// long.
 	turnsSlower = 4
 )
 
@@ -77,7 +80,8 @@ type unplacedRule func(UnplacedFacts) (Verdict, bool)
 var unplacedRules = []unplacedRule{unplacedNot, fitsHere, turnToCome, classMistaken, offersUnknown,
 	fitsElsewhere, mayChange}
 
-// ForUnplaced decides whether a claim without a node is told that it fits on none (Remind). Inquire asks for Offers.
+// ForUnplaced decides whether a claim without a node is told that it fits on none (Remind). Inquire
+// asks for Offers.
 func ForUnplaced(f UnplacedFacts) Verdict {
 	for _, rule := range unplacedRules {
 		if v, applies := rule(f); applies {
@@ -87,17 +91,19 @@ func ForUnplaced(f UnplacedFacts) Verdict {
 	return Verdict{Action: Remind, Reason: ReasonNoNodeFits, Message: f.fitsNowhere(), After: f.Again(OffersAgain)}
 }
 
-// OneEvent reports whether an object has one event of a reason, with the latest message: what is told depends on so many nodes
-// that another daemon would tell it in other words.
+// OneEvent reports whether an object has one event of a reason, with the latest message: what is
+// told depends on so many nodes that another daemon would tell it in other words.
 func OneEvent(reason string) bool { return reason == ReasonNoNodeFits }
 
-// Unplaced reports whether a claim waits for the scheduler to choose a node, by itself and its class, which is nil if it is
-// not known. Classes of other provisioners that the daemon serves are not compared with anything.
+// Unplaced reports whether a claim waits for the scheduler to choose a node, by itself and its
+// class, which is nil if it is not known. Classes of other provisioners that the daemon serves are
+// not compared with anything.
 func (s Self) Unplaced(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
 	return NodeOpen(c) && s.Compares(class)
 }
 
-// Compares reports whether the scheduler chooses the nodes of a class's claims by what is published; class may be nil.
+// Compares reports whether the scheduler chooses the nodes of a class's claims by what is
+// published; class may be nil.
 func (s Self) Compares(class *storagev1.StorageClass) bool {
 	return waitsForConsumer(class) && class.Provisioner == s.Provisioner
 }
@@ -107,8 +113,9 @@ func NodeOpen(c *corev1.PersistentVolumeClaim) bool {
 	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && Chosen(c) == ""
 }
 
-// Unasked reports whether a claim has neither a volume nor a node, and no provisioner was asked for it yet: before the
-// scheduler has chosen a node there is nothing to do for it. A copy has its source's node, whatever the scheduler does.
+// Unasked reports whether a claim has neither a volume nor a node, and no provisioner was asked for
+// it yet: before the scheduler has chosen a node there is nothing to do for it. A copy has its
+// source's node, whatever the scheduler does.
 func Unasked(c *corev1.PersistentVolumeClaim) bool {
 	return NodeOpen(c) && askedProvisioner(c) == "" && !IsCopy(c)
 }
@@ -121,7 +128,8 @@ func fitsHere(f UnplacedFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, fits(requested(f.Claim), f.Here)
 }
 
-// turnToCome: the order of the nodes is the same for all claims of a class, so that one of them compares for all.
+// turnToCome: the order of the nodes is the same for all claims of a class, so that one of them
+// compares for all.
 func turnToCome(f UnplacedFacts) (Verdict, bool) {
 	wait := chosenAfter + time.Duration(f.turn()*float64(turnSpan)) - f.Age
 	return Verdict{Action: Wait, After: wait}, wait > 0
@@ -145,8 +153,8 @@ func fitsElsewhere(f UnplacedFacts) (Verdict, bool) {
 	return Verdict{Action: Wait, After: f.Again(OffersAgain)}, f.FitsSomewhere()
 }
 
-// FitsSomewhere reports whether the claim may fit on a node, as far as that is known: where nothing is published nothing is
-// compared.
+// FitsSomewhere reports whether the claim may fit on a node, as far as that is known: where nothing
+// is published nothing is compared.
 func (f UnplacedFacts) FitsSomewhere() bool {
 	o := f.Offers
 	return o == nil || o.Nodes == 0 || fits(requested(f.Claim), o.Largest)
@@ -171,8 +179,8 @@ func (f UnplacedFacts) turn() float64 {
 	return hashFraction(string(f.Class.UID), f.Node) * float64(f.Nodes)
 }
 
-// Again is when this node looks again at what the first one looks at after the duration d: later ones more seldom, so that the
-// requests of all nodes together hardly grow with their number.
+// Again is when this node looks again at what the first one looks at after the duration d: later
+// ones more seldom, so that the requests of all nodes together hardly grow with their number.
 func (f UnplacedFacts) Again(d time.Duration) time.Duration {
 	return d + time.Duration(f.turn()/turnsSlower*float64(d))
 }

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// unplaced is a claim of 1 GiB that has had no node for long, of which this node is told that it fits on none.
+// unplaced is a claim of 1 GiB that has had no node for long, of which this node is told that it
+// fits on none.
 func unplaced() UnplacedFacts {
 	f := ready()
 	delete(f.Claim.Annotations, SelectedNode)
@@ -132,8 +133,8 @@ func TestMistakenClass(t *testing.T) {
 	}
 }
 
-// The nodes look one after the other, in the same order at all claims of a class, and later ones more seldom, so that all together
-// look hardly more often where there are many.
+// The nodes look one after the other, in the same order at all claims of a class, and later ones
+// more seldom, so that all together look hardly more often where there are many.
 func TestTurns(t *testing.T) {
 	for nodes, most := range map[int]float64{1: 1, 10: 10, 100: 16, 1000: 30} { // looks of all nodes within what the first one leaves between two
 		looks := 0.0

@@ -55,8 +55,8 @@ func ForVolume(f VolumeFacts) Verdict {
 	return Verdict{Action: Delete, Reason: ReasonDeleted}
 }
 
-// NeedsWork reports, from the object alone, whether a volume can need any action: most are simply bound.
-// One that is being deleted without our finalizer waits for others, our part in it is done.
+// NeedsWork reports, from the object alone, whether a volume can need any action: most are simply
+// bound. One that is being deleted without our finalizer waits for others, our part in it is done.
 func NeedsWork(v *corev1.PersistentVolume) bool {
 	if v.DeletionTimestamp != nil {
 		return slices.Contains(v.Finalizers, Finalizer)
@@ -70,14 +70,15 @@ func Going(v *corev1.PersistentVolume) bool {
 		(v.DeletionTimestamp != nil || !forAnother(v))
 }
 
-// Leaving reports, from the object alone, whether it was let go with its data and is there still: others, pv-protection for
-// one, hold it for a moment. What of the volume was discarded need not wait for them.
+// Leaving reports, from the object alone, whether it was let go with its data and is there still:
+// others, pv-protection for one, hold it for a moment. What of the volume was discarded need not
+// wait for them.
 func Leaving(v *corev1.PersistentVolume) bool {
 	return v.DeletionTimestamp != nil && !slices.Contains(v.Finalizers, Finalizer) && Going(v)
 }
 
-// Older reports whether an object that is new to the daemon was not made by it just now: that would wait for its
-// claim, by UID. An adopted one was recorded by another process.
+// Older reports whether an object that is new to the daemon was not made by it just now: that would
+// wait for its claim, by UID. An adopted one was recorded by another process.
 func Older(v *corev1.PersistentVolume) bool {
 	ref := v.Spec.ClaimRef
 	return Adopted(v) || v.Status.Phase == corev1.VolumeBound ||
@@ -111,8 +112,9 @@ func volumeNotOurs(f VolumeFacts) (Verdict, bool) {
 	return Verdict{Action: Ignore}, !ours || !f.Serves(f.Volume.Annotations[ProvisionedBy])
 }
 
-// boundButRemoved: the volume was removed, and then the API server was restored to a day on which its claim
-// had it, or an administrator gave it to another claim. What is whole is put back, of what is not it is said.
+// boundButRemoved: the volume was removed, and then the API server was restored to a day on which
+// its claim had it, or an administrator gave it to another claim. What is whole is put back, of
+// what is not it is said.
 func boundButRemoved(f VolumeFacts) (Verdict, bool) {
 	v, ref := f.Volume, f.Volume.Spec.ClaimRef
 	if v.Status.Phase != corev1.VolumeBound || !f.ClaimExists || OnEveryNode(v) || f.Silent || f.Pool == nil || f.Closed != "" ||
@@ -142,8 +144,8 @@ func boundButRemoved(f VolumeFacts) (Verdict, bool) {
 		"node %s: the directory %s of %s is %s; %s", f.Node, PathOf(v), claim, place.Describe(), advice)}, true
 }
 
-// movedButKept: the directory was moved out of the way, and before the object went an administrator set
-// another policy, or took the claim out of the object so that another one can have it.
+// movedButKept: the directory was moved out of the way, and before the object went an administrator
+// set another policy, or took the claim out of the object so that another one can have it.
 func movedButKept(f VolumeFacts) (Verdict, bool) {
 	v := f.Volume
 	if f.Silent || !f.wholeElsewhere() {
@@ -187,7 +189,8 @@ func nothingToDo(f VolumeFacts) (Verdict, bool) {
 // volumeNotLeading: one daemon removes the volumes of a shared pool.
 func volumeNotLeading(f VolumeFacts) (Verdict, bool) { return Verdict{Action: Ignore}, f.Silent }
 
-// retained: with any policy but Delete the data stays. Only an object that is being deleted is let go.
+// retained: with any policy but Delete the data stays. Only an object that is being deleted is let
+// go.
 func retained(f VolumeFacts) (Verdict, bool) {
 	if f.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 		return Verdict{}, false
@@ -205,8 +208,8 @@ func retained(f VolumeFacts) (Verdict, bool) {
 }
 
 // stillInUse: an object deleted before its claim waits for the claim; one that its claim never
-// reached (Available, after claimRef was cleared) has no claim to wait for. One that is Released and
-// has no claim any more is given to another one.
+// reached (Available, after claimRef was cleared) has no claim to wait for. One that is Released
+// and has no claim any more is given to another one.
 func stillInUse(f VolumeFacts) (Verdict, bool) {
 	v := f.Volume
 	free := false
@@ -229,8 +232,9 @@ func volumeClaimExists(f VolumeFacts) (Verdict, bool) {
 		Message: fmt.Sprintf("the volume is %s, yet its claim %s/%s exists; nothing is removed", f.Volume.Status.Phase, ref.Namespace, ref.Name)}, true
 }
 
-// neverBound: the claim was bound to another volume while this one was made for it, and a claim cannot change its volume. So
-// no pod ever had this one: it is undone, which removes nothing but an empty directory.
+// neverBound: the claim was bound to another volume while this one was made for it, and a claim
+// cannot change its volume. So no pod ever had this one: it is undone, which removes nothing but an
+// empty directory.
 func neverBound(f VolumeFacts) (Verdict, bool) {
 	return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}, f.neverBound()
 }
@@ -278,8 +282,8 @@ func notRecorded(f VolumeFacts) (Verdict, bool) {
 	}
 }
 
-// pathMismatch compares the path in the object, and never uses it: each user who can edit the object
-// could write /etc there.
+// pathMismatch compares the path in the object, and never uses it: each user who can edit the
+// object could write /etc there.
 func pathMismatch(f VolumeFacts) (Verdict, bool) {
 	if f.Record == nil || f.Pool == nil {
 		return Verdict{}, false
@@ -305,7 +309,8 @@ func derivable(f VolumeFacts) bool {
 	return err == nil && PathOf(f.Volume) == f.Pool.Path+"/"+dir
 }
 
-// DirectoryOf is the name that a volume's directory would be given in this pool, by its object alone.
+// DirectoryOf is the name that a volume's directory would be given in this pool, by its object
+// alone.
 func DirectoryOf(pool Pool, v *corev1.PersistentVolume) (string, error) {
 	ref := v.Spec.ClaimRef
 	if ref == nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// released is a volume that this node deletes: Released, policy Delete, recorded, where it should be.
+// released is a volume that this node deletes: Released, policy Delete, recorded, where it should
+// be.
 func released() VolumeFacts {
 	pool := testPool("fast")
 	pv := NewVolume(ready(), "pvc-u-1")

@@ -17,8 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// automount has an automounter mount the pool's storage: a look does it. Where nothing comes, what is there
-// is the automounter's, and nothing is prepared there.
+// automount has an automounter mount the pool's storage: a look does it. Where nothing comes, what
+// is there is the automounter's, and nothing is prepared there.
 func (o Options) automount(ctx context.Context) error {
 	point := o.Pool.Path
 	if o.Pool.RequireMount {
@@ -85,8 +85,8 @@ func under(m, parent mounts.Mount) (*os.File, error) {
 	return os.NewFile(uintptr(again), m.Point), nil
 }
 
-// makeDir opens a directory, and makes it with mode 0700 if only it is missing. What is mounted there
-// since the table was read is refused (EXDEV), or its root would get the flag.
+// makeDir opens a directory, and makes it with mode 0700 if only it is missing. What is mounted
+// there since the table was read is refused (EXDEV), or its root would get the flag.
 //
 // What may be in the way, what refuses it, and the test that puts it there:
 //
@@ -211,8 +211,8 @@ func notEmpty(name string, there []string) error {
 	return fmt.Errorf("%s has %s: %w", name, strings.Join(shown, ", "), ErrNotEmpty)
 }
 
-// poolDir makes the pool's own directory and closes it to other users, if it is new or not in use; where it
-// is, they can no longer write to it.
+// poolDir makes the pool's own directory and closes it to other users, if it is new or not in use;
+// where it is, they can no longer write to it.
 func (o Options) poolDir(r *Result) error {
 	dir, err := o.openPool(r)
 	if err != nil {
@@ -232,7 +232,8 @@ func (o Options) poolDir(r *Result) error {
 	}
 	mode := info.Mode()
 	if mode&0o022 != 0 {
-		// Who gets in may be meant, and pods that run reach their volumes through mounts. Who writes is not.
+		// Who gets in may be meant, and pods that run reach their volumes through mounts. Who
+		// writes is not.
 		if err := chmod(r, dir, mode, mode&^0o022); err != nil {
 			return err
 		}

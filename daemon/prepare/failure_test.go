@@ -21,7 +21,8 @@ func (h *host) without(capability uint) (said string) {
 	return said
 }
 
-// Under a mount only CAP_SYS_ADMIN can look. A pool that requires the flag is not prepared without the look.
+// Under a mount only CAP_SYS_ADMIN can look. A pool that requires the flag is not prepared without
+// the look.
 func TestNotPermittedToLookUnder(t *testing.T) {
 	for immutable, want := range map[string]string{
 		config.ImmutableWarn: "changed the mode of /pool from 0755 to 0700\nwrote marker ID on the filesystem of /pool\nremembered marker ID (of TODAY) for pool fast\n" +
@@ -38,7 +39,8 @@ func TestNotPermittedToLookUnder(t *testing.T) {
 	}
 }
 
-// What the kernel refuses is an error whatever the pool asks for: only a filesystem that has no flags is a note.
+// What the kernel refuses is an error whatever the pool asks for: only a filesystem that has no
+// flags is a note.
 func TestNotPermittedToSetTheFlag(t *testing.T) {
 	h := newHost(t)
 	h.pool.Immutable = config.ImmutableWarn
@@ -93,7 +95,8 @@ func (m marking) Remark(ctx context.Context, id mounts.Identity, marker hostchec
 	return m.Marking.Remark(ctx, id, marker)
 }
 
-// A marker that was not written is not remembered: the next call would take the pool for another filesystem.
+// A marker that was not written is not remembered: the next call would take the pool for another
+// filesystem.
 func TestMarkerNotWritten(t *testing.T) {
 	full := errors.New("no space left on device")
 	t.Run("the first", func(t *testing.T) {

@@ -22,8 +22,8 @@ type Owner struct {
 	Recorded func(context.Context, hostcheck.Report) ([]string, error)
 }
 
-// handOver writes into the marker whose the pool is from now on. A crash between the marker and the memory of
-// it leaves a marker that the daemon remembers.
+// handOver writes into the marker whose the pool is from now on. A crash between the marker and the
+// memory of it leaves a marker that the daemon remembers.
 func (o Options) handOver(ctx context.Context, r *Result) error {
 	if o.Owner.From == "" && !o.Owner.NewCluster && !o.Owner.FromShared {
 		return nil
@@ -55,7 +55,8 @@ func (o Options) handOver(ctx context.Context, r *Result) error {
 	return state.Remember(o.StateDir, o.Pool.Name, m)
 }
 
-// takenOver is the marker of a pool that was another node's, and is this one's or shared. Its records may keep that node's name.
+// takenOver is the marker of a pool that was another node's, and is this one's or shared. Its
+// records may keep that node's name.
 func (o Options) takenOver(ctx context.Context, report hostcheck.Report, m hostcheck.Marker) (hostcheck.Marker, error) {
 	from, former := o.Owner.From, m.Former()
 	recorded, err := o.Owner.Recorded(ctx, report)

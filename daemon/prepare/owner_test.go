@@ -47,7 +47,8 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// ofNode is a prepared plain directory whose marker names a node and a cluster, as a daemon there wrote it.
+// ofNode is a prepared plain directory whose marker names a node and a cluster, as a daemon there
+// wrote it.
 func ofNode(t *testing.T, node string) *host {
 	t.Helper()
 	h := newHost(t)
@@ -82,7 +83,8 @@ func (h *host) marker() string {
 	return said
 }
 
-// A pool of another node is refused until the operator says whose it was; what is said twice is done once.
+// A pool of another node is refused until the operator says whose it was; what is said twice is
+// done once.
 func TestHandOver(t *testing.T) {
 	h := ofNode(t, "node-b")
 	refused := `error: pool "fast": /pool is a pool of node "node-b", and this node's name is "node-a"`
@@ -103,7 +105,8 @@ func TestHandOver(t *testing.T) {
 	h.want(h.run(false), "")
 }
 
-// A pool that was another node's can be shared from then on, and one that was shared be this node's.
+// A pool that was another node's can be shared from then on, and one that was shared be this
+// node's.
 func TestHandOverOfSharedPools(t *testing.T) {
 	h := ofNode(t, "node-b")
 	h.owner.From, h.owner.Shared = "node-b", true

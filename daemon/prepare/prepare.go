@@ -1,5 +1,5 @@
-// Package prepare makes a host ready for a pool: the mount point with its immutable flag, the pool's
-// own directory, the marker on the filesystem and the memory of it.
+// Package prepare makes a host ready for a pool: the mount point with its immutable flag, the
+// pool's own directory, the marker on the filesystem and the memory of it.
 //
 // It never mounts, unmounts or formats anything, never removes a file, and refuses whatever an
 // operator could not have meant. Every step can be repeated: on a prepared pool it does nothing.
@@ -117,8 +117,8 @@ func has(r hostcheck.Report, reason string) bool {
 	return slices.ContainsFunc(r.Findings, func(f hostcheck.Finding) bool { return f.Reason == reason })
 }
 
-// judge says what has to be done about the marker, and which one the filesystem has. Another disk in
-// the pool's place is an error here, or it would get the pool's marker.
+// judge says what has to be done about the marker, and which one the filesystem has. Another disk
+// in the pool's place is an error here, or it would get the pool's marker.
 func (o Options) judge(report hostcheck.Report) (step, *hostcheck.Marker, error) {
 	for _, f := range report.Findings {
 		meant := f.Reason == hostcheck.ReasonOtherNode && o.Owner.From != "" || f.Reason == hostcheck.ReasonOtherCluster && o.Owner.NewCluster
@@ -145,8 +145,8 @@ func (o Options) judge(report hostcheck.Report) (step, *hostcheck.Marker, error)
 	return what, found, nil
 }
 
-// mark writes the marker, unless the filesystem has the right one. A crash between the marker and the
-// memory of it leaves a marker that the next call remembers.
+// mark writes the marker, unless the filesystem has the right one. A crash between the marker and
+// the memory of it leaves a marker that the next call remembers.
 func (o Options) mark(ctx context.Context, r *Result) error {
 	report := o.Check(ctx)
 	what, found, err := o.judge(report)

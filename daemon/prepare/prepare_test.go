@@ -41,8 +41,8 @@ func newHost(t *testing.T) *host {
 
 var id = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
 
-// run prepares and returns everything that was printed, with the test's directory and the accidental
-// parts taken out.
+// run prepares and returns everything that was printed, with the test's directory and the
+// accidental parts taken out.
 func (h *host) run(replace bool) string {
 	h.t.Helper()
 	o := h.options()
@@ -83,8 +83,8 @@ func (h *host) want(got string, lines ...string) {
 	}
 }
 
-// snapshot is everything below the pool and the state directory: modes, flags, names. Images and the
-// kernel's own lost+found are left out.
+// snapshot is everything below the pool and the state directory: modes, flags, names. Images and
+// the kernel's own lost+found are left out.
 func (h *host) snapshot() string {
 	h.t.Helper()
 	var b strings.Builder

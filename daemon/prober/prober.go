@@ -1,6 +1,7 @@
-// Package prober looks at one configured pool for the daemon: at its storage, with what the host remembers of its
-// marker; at the calls that wait for the storage; and at the locks against other daemons of the host. It will
-// not open or close a gate, and writes nothing but the remembered marker.
+// Package prober looks at one configured pool for the daemon: at its storage, with what the host
+// remembers of its marker; at the calls that wait for the storage; and at the locks against other
+// daemons of the host. It will not open or close a gate, and writes nothing but the remembered
+// marker.
 package prober
 
 import (
@@ -25,7 +26,8 @@ type Store interface {
 	Waiting(limit time.Duration) volume.Waiting
 }
 
-// Locks closes in the report a pool that another daemon of the host uses, and takes one that is free.
+// Locks closes in the report a pool that another daemon of the host uses, and takes one that is
+// free.
 type Locks interface {
 	Guard(report *hostcheck.Report)
 }
@@ -40,8 +42,8 @@ type Options struct {
 	Locks    Locks
 	Store    Store
 	Deadline time.Duration // within which the storage has to respond
-	// Outside is called when reading the pool was denied. It returns why only another start of the process may
-	// read it, "" if that is not so. It may be nil.
+	// Outside is called when reading the pool was denied. It returns why only another start of the
+	// process may read it, "" if that is not so. It may be nil.
 	Outside func() string
 	// Explain adds what the pool needs of the process and does not have. It may be nil.
 	Explain func(*hostcheck.Report)
@@ -57,8 +59,9 @@ type Prober struct {
 // New returns a Prober that has not looked at the pool yet.
 func New(o Options) *Prober { return &Prober{Options: o} }
 
-// Expect is what the host must be for a configured pool. remembered is the ID of the marker that the
-// pool had before, "" if none is known; before are the pools that it must not share directories with.
+// Expect is what the host must be for a configured pool. remembered is the ID of the marker that
+// the pool had before, "" if none is known; before are the pools that it must not share directories
+// with.
 func Expect(node string, p config.Pool, remembered string, before ...config.Pool) hostcheck.Expect {
 	if p.Scope != config.ScopeNode {
 		node = "" // every node has it
@@ -77,8 +80,9 @@ func Expect(node string, p config.Pool, remembered string, before ...config.Pool
 	}
 }
 
-// Probe looks at the pool once. It reads what is remembered each time, because `prepare` may write it meanwhile. A
-// state directory that cannot be read keeps the pool closed: another filesystem could stand in its place.
+// Probe looks at the pool once. It reads what is remembered each time, because `prepare` may write
+// it meanwhile. A state directory that cannot be read keeps the pool closed: another filesystem
+// could stand in its place.
 func (p *Prober) Probe(ctx context.Context) hostcheck.Report {
 	remembered, err := state.Recall(p.StateDir, p.Pool.Name)
 	if err != nil {
@@ -127,18 +131,19 @@ func (p *Prober) expect(remembered hostcheck.Marker) {
 	}
 }
 
-// waiting is a call of the pool's store to which the filesystem has not replied, for less than the deadline, so that
-// the pool is closed within it.
+// waiting is a call of the pool's store to which the filesystem has not replied, for less than the
+// deadline, so that the pool is closed within it.
 func (p *Prober) waiting() volume.Waiting { return p.Store.Waiting(p.Deadline * 3 / 4) }
 
-// counts reports whether a call that waits closes the pool: one that waits on a mount which is not the
-// pool's any more does not.
+// counts reports whether a call that waits closes the pool: one that waits on a mount which is not
+// the pool's any more does not.
 func (p *Prober) counts(w volume.Waiting, r hostcheck.Report) bool {
 	return w.For > 0 && w.Where == r.Identity && r.Removable()
 }
 
-// limit ends a probe early when a call gets no response: no need to wait any longer to know. Where that
-// is known already, or the last probe waits still, this one only finds out whether that is over.
+// limit ends a probe early when a call gets no response: no need to wait any longer to know. Where
+// that is known already, or the last probe waits still, this one only finds out whether that is
+// over.
 func (p *Prober) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	short := p.Deadline / 20
 	if p.waiting().For > 0 || p.probe.Waiting() > p.Deadline {
@@ -162,8 +167,9 @@ func (p *Prober) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, cancel
 }
 
-// reach closes a pool that only another start of this process can read. It asks only where reading was denied, so that
-// a permission that is lacking for another reason does not end the process again and again.
+// reach closes a pool that only another start of this process can read. It asks only where reading
+// was denied, so that a permission that is lacking for another reason does not end the process
+// again and again.
 func (p *Prober) reach(r *hostcheck.Report) {
 	if p.Outside == nil || !slices.ContainsFunc(r.Findings, denied) {
 		return
@@ -173,7 +179,8 @@ func (p *Prober) reach(r *hostcheck.Report) {
 	}
 }
 
-// addFirst adds a finding that closes the pool before all others: the first one is the pool's reason.
+// addFirst adds a finding that closes the pool before all others: the first one is the pool's
+// reason.
 func addFirst(r *hostcheck.Report, reason, message string) {
 	f := hostcheck.Finding{Reason: reason, Severity: hostcheck.Close, Message: message}
 	r.Findings = append([]hostcheck.Finding{f}, r.Findings...)

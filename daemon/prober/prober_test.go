@@ -60,8 +60,8 @@ func newLocks(t *testing.T) *ownership.Locks {
 	return ownership.NewLocks(filepath.Join(hosttest.Dir(t), "locks"), "/var/lib/"+t.Name())
 }
 
-// A filesystem that responds to every call of the check and not to a mkdir is closed while the mkdir
-// waits, reports which volume it is about, and opens when it returned.
+// A filesystem that responds to every call of the check and not to a mkdir is closed while the
+// mkdir waits, reports which volume it is about, and opens when it returned.
 func TestPoolClosesWhileACallWaits(t *testing.T) {
 	p, fs, id := hungPool(t, newLocks(t))
 	fs.Hold(hungfs.Mkdir)
@@ -74,7 +74,8 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 	for p.waiting().For == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	// A look at a pool in which a call waits is a short one, which a busy machine may not give its time.
+	// A look at a pool in which a call waits is a short one, which a busy machine may not give its
+	// time.
 	const waits = "volume pvc-1: no response for more than 300ms"
 	var r hostcheck.Report
 	var why hostcheck.Finding
@@ -95,8 +96,8 @@ func TestPoolClosesWhileACallWaits(t *testing.T) {
 	}
 }
 
-// A look that waits ends as soon as a call is known to wait, and one at a pool whose last look waits
-// still is a glance.
+// A look that waits ends as soon as a call is known to wait, and one at a pool whose last look
+// waits still is a glance.
 func TestLooksEndEarly(t *testing.T) {
 	p, fs, id := hungPool(t, newLocks(t))
 	fs.Hold(hungfs.Lookup)
@@ -157,8 +158,8 @@ func TestPoolIsOneDaemons(t *testing.T) {
 	}
 }
 
-// A pool that another start of this process could read is closed and tells why; one whose storage is refused for
-// another reason is not, and nothing is asked about it.
+// A pool that another start of this process could read is closed and tells why; one whose storage
+// is refused for another reason is not, and nothing is asked about it.
 func TestReach(t *testing.T) {
 	refused := hostcheck.Finding{Reason: hostcheck.ReasonUnreadable, Severity: hostcheck.Close, Message: "reading /data/x: permission denied"}
 	failing := hostcheck.Finding{Reason: hostcheck.ReasonUnreadable, Severity: hostcheck.Close, Message: "reading /data/x: input/output error"}

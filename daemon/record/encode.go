@@ -43,8 +43,9 @@ func (r Record) Encode() ([]byte, error) {
 	return lines.Bytes(), nil
 }
 
-// Decode reads the record of one PV ("" for any). It trusts nothing: the file may be torn, edited or newer. The
-// version comes first, because the other fields of a newer record may mean other things. Each error is ErrDamaged.
+// Decode reads the record of one PV ("" for any). It trusts nothing: the file may be torn, edited
+// or newer. The version comes first, because the other fields of a newer record may mean other
+// things. Each error is ErrDamaged.
 func Decode(text []byte, pv string) (Record, error) {
 	var v struct {
 		Version int `json:"version"`
@@ -100,7 +101,8 @@ func decode(text []byte, version int) (r Record, err error) {
 	return r, err
 }
 
-// likeKnown reports whether package json would take the name for one of ours: it does not distinguish case.
+// likeKnown reports whether package json would take the name for one of ours: it does not
+// distinguish case.
 func likeKnown(name string) bool {
 	for field := range fields {
 		if strings.EqualFold(field, name) {

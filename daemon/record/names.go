@@ -18,7 +18,8 @@ const (
 // ErrName is of a name that is not one path element, or that the daemon keeps for itself.
 var ErrName = errors.New("not usable as a name")
 
-// CheckPV refuses, with ErrName, PV names that are not one visible path element with room for our suffixes.
+// CheckPV refuses, with ErrName, PV names that are not one visible path element with room for our
+// suffixes.
 func CheckPV(pv string) error {
 	if strings.HasPrefix(pv, ".") {
 		return fmt.Errorf("volume name %q: %w: it begins with a dot", pv, ErrName)

@@ -1,14 +1,15 @@
-// Package record is the file that proves that a directory is ours: what it says, how it is encoded, and what a
-// reader refuses.
+// Package record is the file that proves that a directory is ours: what it says, how it is encoded,
+// and what a reader refuses.
 //
-// Versions. A daemon writes Version and reads all up to it: a record of an earlier version becomes one of the present
-// version when it is written next. A record of a later version is ErrNewer, whatever it says, and nothing is done
-// with its volume. Within a version, from 2 on, a field that this program does not know is kept when the record is
-// written again, so that a later program can add fields that an earlier one may leave alone; a change that it may not
-// ignore is a new version. Readers of version 1 (0.1.0) refuse version 2 in the same way (TestVersion1Reader).
+// Versions. A daemon writes Version and reads all up to it: a record of an earlier version becomes
+// one of the present version when it is written next. A record of a later version is ErrNewer,
+// whatever it says, and nothing is done with its volume. Within a version, from 2 on, a field that
+// this program does not know is kept when the record is written again, so that a later program can
+// add fields that an earlier one may leave alone; a change that it may not ignore is a new version.
+// Readers of version 1 (0.1.0) refuse version 2 in the same way (TestVersion1Reader).
 //
-// The package will not read or write a file (package volume does), and it will not decide anything about a volume
-// (package plan does). It imports no other package of this project.
+// The package will not read or write a file (package volume does), and it will not decide anything
+// about a volume (package plan does). It imports no other package of this project.
 package record
 
 import (
@@ -28,16 +29,18 @@ const MaxSize = 64 << 10
 var (
 	// ErrDamaged: there is a record, and it cannot be read. Nothing is done with such a volume.
 	ErrDamaged = errors.New("the record cannot be read")
-	// ErrNewer accompanies ErrDamaged for a record that only a newer version of this program understands.
+	// ErrNewer accompanies ErrDamaged for a record that only a newer version of this program
+	// understands.
 	ErrNewer = errors.New("written by a newer version")
 )
 
 // Kind is what a record is of.
 type Kind string
 
-// The kinds. Of an inline volume, which is written in a pod and goes with that, PV is the handle that kubelet gives it, and Namespace,
-// Claim and ClaimUID are those of the pod. Of a snapshot PV is its handle, Namespace, Claim and ClaimUID are those of its VolumeSnapshot, Requested is the size
-// that a volume made from it has at least, and Unpublished says that it may not be whole.
+// The kinds. Of an inline volume, which is written in a pod and goes with that, PV is the handle
+// that kubelet gives it, and Namespace, Claim and ClaimUID are those of the pod. Of a snapshot PV
+// is its handle, Namespace, Claim and ClaimUID are those of its VolumeSnapshot, Requested is the
+// size that a volume made from it has at least, and Unpublished says that it may not be whole.
 const (
 	Volume   Kind = "" // as in all records of version 1
 	Snapshot Kind = "snapshot"
@@ -74,11 +77,13 @@ type Record struct {
 	Atomic      bool      `json:"atomic,omitempty"`    // all files that it was made with are of one moment; of a copy, since version 2
 	Created     time.Time `json:"created"`
 	Retained    bool      `json:"retained,omitempty"` // the object was let go and the data kept
-	// Unpublished: the daemon that made the volume was to make its object, too, and did not see that since. Only of scope
-	// every-node, where an empty directory without an object may still be in a pod, and of a copy, which has data from the
-	// start: there it is taken back before the object is made, or before the snapshot is said to be ready.
+	// Unpublished: the daemon that made the volume was to make its object, too, and did not see
+	// that since. Only of scope every-node, where an empty directory without an object may still be
+	// in a pod, and of a copy, which has data from the start: there it is taken back before the
+	// object is made, or before the snapshot is said to be ready.
 	Unpublished bool `json:"unpublished,omitempty"`
-	// Replaced is the volume object, in JSON, in whose place an object of ours was made, or is about to be made.
+	// Replaced is the volume object, in JSON, in whose place an object of ours was made, or is
+	// about to be made.
 	Replaced string `json:"replaced,omitempty"`
 
 	// Place is where the directory was found. It is not in the file.
@@ -99,8 +104,8 @@ func (r Record) HasObject() bool {
 	return r.Kind == Volume && r.Place == InPool && !r.Retained && !r.Unpublished
 }
 
-// MayHaveObject reports whether a volume object is possible: a volume that is whole in the trash has its object
-// until that is let go, and one that was made to be published may have it by now.
+// MayHaveObject reports whether a volume object is possible: a volume that is whole in the trash
+// has its object until that is let go, and one that was made to be published may have it by now.
 func (r Record) MayHaveObject() bool {
 	return r.Kind == Volume && !r.Retained && (r.Place == InPool || r.Place == InTrash)
 }

@@ -108,8 +108,8 @@ func TestVersion1IsUpgraded(t *testing.T) {
 	}
 }
 
-// version1 and decodeVersion1 are the record and the reader of version 1, frozen: they stand for the daemons that
-// people have installed.
+// version1 and decodeVersion1 are the record and the reader of version 1, frozen: they stand for
+// the daemons that people have installed.
 type version1 struct {
 	Version     int       `json:"version"`
 	PV          string    `json:"pv"`
@@ -157,8 +157,8 @@ func decodeVersion1(text []byte) (r version1, err error) {
 	return r, nil
 }
 
-// A daemon of version 1 refuses every record of version 2 because of its version, before it looks at anything else:
-// it then does nothing with the volume (volume.TestDamagedRecord).
+// A daemon of version 1 refuses every record of version 2 because of its version, before it looks
+// at anything else: it then does nothing with the volume (volume.TestDamagedRecord).
 func TestVersion1Reader(t *testing.T) {
 	for name, r := range map[string]Record{"full": full(), "least": {PV: pv, Directory: pv}} {
 		if _, err := decodeVersion1([]byte(encoded(t, r))); !errors.Is(err, errNewer1) {
@@ -167,8 +167,8 @@ func TestVersion1Reader(t *testing.T) {
 	}
 }
 
-// What a later program adds to a record of this version is kept when the record is written again, also in the changed
-// record.
+// What a later program adds to a record of this version is kept when the record is written again,
+// also in the changed record.
 func TestUnknownFieldsAreKept(t *testing.T) {
 	text := strings.Replace(encoded(t, full()), `"pv"`, `"later": {"b": [1, "<&>"], "a": null}, "also": 7, "pv"`, 1)
 	r, err := Decode([]byte(text), pv)

@@ -2,9 +2,10 @@ package report
 
 import "time"
 
-// Changes bounds the reports of a state that changes to and fro, as that of a pool whose mount comes and goes. The first
-// changes are reported at once; then one report in changesEvery tells the state as it is by then, and how often it
-// changed. The zero value is ready for use, by one goroutine.
+// Changes bounds the reports of a state that changes to and fro, as that of a pool whose mount
+// comes and goes. The first changes are reported at once; then one report in changesEvery tells the
+// state as it is by then, and how often it changed. The zero value is ready for use, by one
+// goroutine.
 type Changes struct {
 	spent     float64   // reports that count still: one less each changesEvery
 	at        time.Time // when that was so
@@ -21,8 +22,8 @@ const (
 // Note notes a change.
 func (c *Changes) Note() { c.unwritten++ }
 
-// Due reports whether the state is to be reported now. changes is how many there were since the last report, which was
-// lasted ago; both are for the message if changes is more than one.
+// Due reports whether the state is to be reported now. changes is how many there were since the
+// last report, which was lasted ago; both are for the message if changes is more than one.
 func (c *Changes) Due(now time.Time) (due bool, changes int, lasted time.Duration) {
 	c.spent = max(0, c.spent-now.Sub(c.at).Seconds()/changesEvery.Seconds())
 	c.at = now

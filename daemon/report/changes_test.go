@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The first changes are reported at once, and a state that goes on changing in a bounded number of reports, which tell
-// all changes.
+// The first changes are reported at once, and a state that goes on changing in a bounded number of
+// reports, which tell all changes.
 func TestChanges(t *testing.T) {
 	var c Changes
 	now := time.Unix(1e9, 0)

@@ -9,19 +9,22 @@ import (
 )
 
 const (
-	// Repeat is how long the same message is not written again about the same object. The API server keeps an event for
-	// an hour (kube-apiserver --event-ttl), so a reason that lasts stays visible.
+	// Repeat is how long the same message is not written again about the same object. The API
+	// server keeps an event for an hour (kube-apiserver --event-ttl), so a reason that lasts stays
+	// visible.
 	Repeat = 15 * time.Minute
-	// Settle is how long a message has to be the present one before it is written again that was written within Repeat,
-	// and another one after it. So an object whose state changes to and fro all the time, as that of a claim in a pool
-	// whose mount comes and goes, has each message once in Repeat and no more; and what lasts is the last one written.
+	// Settle is how long a message has to be the present one before it is written again that was
+	// written within Repeat, and another one after it. So an object whose state changes to and fro
+	// all the time, as that of a claim in a pool whose mount comes and goes, has each message once
+	// in Repeat and no more; and what lasts is the last one written.
 	Settle = 20 * time.Second
 	// history is how many messages about an object are remembered.
 	history = 4
 )
 
-// Dedup remembers the last messages about each object, by a key that the caller chooses. The zero value is ready for
-// use, and all methods may be called at the same time. An entry stays until Resolve or Forget.
+// Dedup remembers the last messages about each object, by a key that the caller chooses. The zero
+// value is ready for use, and all methods may be called at the same time. An entry stays until
+// Resolve or Forget.
 type Dedup struct {
 	mu      sync.Mutex
 	objects map[string]*messages
@@ -38,16 +41,17 @@ type message struct {
 	at   time.Time
 }
 
-// New notes the present message about an object, and reports whether it is to be written: it is none that was written
-// within Repeat, apart from its numbers; or it is not the last one of these, and has been the present one for Settle.
+// New notes the present message about an object, and reports whether it is to be written: it is
+// none that was written within Repeat, apart from its numbers; or it is not the last one of these,
+// and has been the present one for Settle.
 func (d *Dedup) New(key, text string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.note(key, words.Line(words.Same(text), words.MessageMax), time.Now())
 }
 
-// Recovered is New for the message that what was written before is over: it is not written if nothing was, nor a second
-// time, however long it lasts.
+// Recovered is New for the message that what was written before is over: it is not written if
+// nothing was, nor a second time, however long it lasts.
 func (d *Dedup) Recovered(key, text string) bool {
 	text = words.Line(words.Same(text), words.MessageMax)
 	now := time.Now()
@@ -100,8 +104,8 @@ func (o *messages) wait(now time.Time) time.Duration {
 	return max(0, repeat)
 }
 
-// Held returns when to call New again for the present message because it is not the last one that was written, 0 if it
-// is.
+// Held returns when to call New again for the present message because it is not the last one that
+// was written, 0 if it is.
 func (d *Dedup) Held(key string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +133,8 @@ func (d *Dedup) Retract(key string) {
 	}
 }
 
-// Resolve forgets the messages about the object, and reports whether there were any: what they told is over.
+// Resolve forgets the messages about the object, and reports whether there were any: what they told
+// is over.
 func (d *Dedup) Resolve(key string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

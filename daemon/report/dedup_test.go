@@ -32,7 +32,8 @@ func TestDedupWritesAMessageOnce(t *testing.T) {
 	})
 }
 
-// An object whose state changes to and fro has each message once, and the one that lasts is the last one written.
+// An object whose state changes to and fro has each message once, and the one that lasts is the
+// last one written.
 func TestDedupHoldsWhatChangesToAndFro(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d Dedup

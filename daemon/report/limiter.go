@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Limiter bounds the warnings about the objects of one namespace. Its threat is a tenant: who may create claims and
-// change them as often as they like could fill the log of every node, and the cluster with events. A warning that is
-// left out is written later, when the object is looked at again. The zero value is ready for use.
+// Limiter bounds the warnings about the objects of one namespace. Its threat is a tenant: who may
+// create claims and change them as often as they like could fill the log of every node, and the
+// cluster with events. A warning that is left out is written later, when the object is looked at
+// again. The zero value is ready for use.
 type Limiter struct {
 	mu         sync.Mutex
 	namespaces map[string]*allowance
@@ -25,14 +26,15 @@ const (
 	burst = 1000
 	// rate is in warnings a second: 400 claims that wait repeat theirs within 15 minutes.
 	rate = 1.0
-	// manyNamespaces is how many namespaces are remembered before those with a whole allowance are forgotten.
+	// manyNamespaces is how many namespaces are remembered before those with a whole allowance are
+	// forgotten.
 	manyNamespaces = 1000
 	// LimitedRetry is when an object is looked at again whose warning was left out.
 	LimitedRetry = time.Minute
 )
 
-// Allow reports whether a warning about an object of a namespace may be written now. If not, logIt is true once in
-// LimitedRetry: the caller then logs that warnings are left out.
+// Allow reports whether a warning about an object of a namespace may be written now. If not, logIt
+// is true once in LimitedRetry: the caller then logs that warnings are left out.
 func (l *Limiter) Allow(namespace string, now time.Time) (allowed, logIt bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -27,8 +27,8 @@ func Snapshot(ref snapshotapi.SnapshotRef) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: snapshotapi.Kind, APIVersion: snapshotapi.GroupVersion.String(), Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 }
 
-// Node is the reference of a node. Its UID is the node's name, as in kubelet's own node events (pkg/kubelet,
-// nodeRef), so that kubectl describe node shows them together.
+// Node is the reference of a node. Its UID is the node's name, as in kubelet's own node events
+// (pkg/kubelet, nodeRef), so that kubectl describe node shows them together.
 func Node(name string) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: types.UID(name)}
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Handle is the name of a content's snapshot at the driver: that in its status, that which people gave, or that which a new one
-// gets. It is "" for a content that no VolumeSnapshot asks for.
+// Handle is the name of a content's snapshot at the driver: that in its status, that which people
+// gave, or that which a new one gets. It is "" for a content that no VolumeSnapshot asks for.
 func (c *Content) Handle() string {
 	switch {
 	case c.Status != nil && c.Status.SnapshotHandle != nil:
@@ -35,8 +35,8 @@ func NewError(message string, at time.Time) *Error {
 	return &Error{Time: &metav1.Time{Time: at}, Message: &message}
 }
 
-// Ready reports whether volumes can be made from it. A driver says so together with the handle; without one people wrote it, and
-// nothing was made.
+// Ready reports whether volumes can be made from it. A driver says so together with the handle;
+// without one people wrote it, and nothing was made.
 func (c *Content) Ready() bool {
 	return c.Status != nil && c.Status.ReadyToUse != nil && *c.Status.ReadyToUse && c.Status.SnapshotHandle != nil
 }

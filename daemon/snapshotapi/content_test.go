@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The handle in the status is the one that there is; before there is one, that of the content's source or of its VolumeSnapshot.
+// The handle in the status is the one that there is; before there is one, that of the content's
+// source or of its VolumeSnapshot.
 func TestHandle(t *testing.T) {
 	status, given := "of the status", "given"
 	for want, c := range map[string]Content{
@@ -39,7 +40,8 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// A copy has what the object has, and shares no pointer, map or slice with it: those of the cache are changed by no worker.
+// A copy has what the object has, and shares no pointer, map or slice with it: those of the cache
+// are changed by no worker.
 func TestCopies(t *testing.T) {
 	for kind := range samples {
 		object := sample[runtime.Object](t, kind)
@@ -58,7 +60,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// shared reports what two values have in common in memory, and returns how many values were looked at that could be.
+// shared reports what two values have in common in memory, and returns how many values were looked
+// at that could be.
 func shared(t *testing.T, at string, a, b reflect.Value) (looked int) {
 	t.Helper()
 	switch a.Kind() {

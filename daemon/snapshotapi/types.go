@@ -1,6 +1,7 @@
-// Package snapshotapi has the objects of the API group snapshot.storage.k8s.io, version v1, with the fields that the daemon
-// reads and writes. They are the cluster's CustomResourceDefinitions and not Kubernetes' own, and their Go module
-// (external-snapshotter/client) asks for a later k8s.io than the daemon's.
+// Package snapshotapi has the objects of the API group snapshot.storage.k8s.io, version v1, with
+// the fields that the daemon reads and writes. They are the cluster's CustomResourceDefinitions and
+// not Kubernetes' own, and their Go module (external-snapshotter/client) asks for a later k8s.io
+// than the daemon's.
 //
 // The package will not send a request, decide anything, or import another package of this project.
 package snapshotapi
@@ -15,14 +16,18 @@ import (
 // GroupVersion is that of all objects here.
 var GroupVersion = schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
 
-// Names that the snapshot-controller and the provisioner of a driver share (external-snapshotter v8.6.0, pkg/utils/util.go).
+// Names that the snapshot-controller and the provisioner of a driver share (external-snapshotter
+// v8.6.0, pkg/utils/util.go).
 const (
 	Kind = "VolumeSnapshot"
-	// Finalizer of a content: the snapshot-controller sets it, and the driver's side takes it off when the data is gone.
+	// Finalizer of a content: the snapshot-controller sets it, and the driver's side takes it off
+	// when the data is gone.
 	Finalizer = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
-	// BeingDeleted is an annotation of a content whose VolumeSnapshot is deleted: before that it is not removed.
+	// BeingDeleted is an annotation of a content whose VolumeSnapshot is deleted: before that it is
+	// not removed.
 	BeingDeleted = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted"
-	// HandlePrefix begins the name of a new snapshot, before the UID of its VolumeSnapshot (csi-snapshotter
+	// HandlePrefix begins the name of a new snapshot, before the UID of its VolumeSnapshot
+	// (csi-snapshotter
 	// --snapshot-name-prefix).
 	HandlePrefix = "snapshot-"
 )
@@ -81,7 +86,8 @@ type SnapshotRef struct {
 	UID       types.UID `json:"uid,omitempty"`
 }
 
-// ContentSource has one of its fields: the volume of which a snapshot is to be made, or the snapshot that is there.
+// ContentSource has one of its fields: the volume of which a snapshot is to be made, or the
+// snapshot that is there.
 type ContentSource struct {
 	VolumeHandle   *string `json:"volumeHandle,omitempty"`
 	SnapshotHandle *string `json:"snapshotHandle,omitempty"`

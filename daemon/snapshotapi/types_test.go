@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// samples are objects as external-snapshotter v8.6.0 has the API server keep them. Fields that the daemon does not read are among them.
+// samples are objects as external-snapshotter v8.6.0 has the API server keep them. Fields that the
+// daemon does not read are among them.
 var samples = map[string]string{
 	"VolumeSnapshot": `{
   "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
@@ -171,7 +172,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// What is written of a status is what is set in it, byte for byte: a field that is left out stays as it is in the cluster.
+// What is written of a status is what is set in it, byte for byte: a field that is left out stays
+// as it is in the cluster.
 func TestStatusBytes(t *testing.T) {
 	handle, created, size, yes, no := "snapshot-6f0d", int64(1772359200000000001), int64(0), true, false
 	at := time.Date(2026, 3, 1, 11, 0, 0, 5, time.FixedZone("", 3600))

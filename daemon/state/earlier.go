@@ -10,12 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Directory is the state directory of the packages. It is below one that holds nothing else, so that the
-// one which systemd gives to the service's user, with everything in it, cannot hold a pool.
+// Directory is the state directory of the packages. It is below one that holds nothing else, so
+// that the one which systemd gives to the service's user, with everything in it, cannot hold a
+// pool.
 const Directory = "/var/lib/hostpath-provisioner/state"
 
-// earlierPools is where versions before this layout kept what they remembered: in the directory above.
-// It is "" for a directory of another name, above which nothing is ours.
+// earlierPools is where versions before this layout kept what they remembered: in the directory
+// above. It is "" for a directory of another name, above which nothing is ours.
 func earlierPools(dir string) string {
 	if filepath.Base(dir) != filepath.Base(Directory) {
 		return ""
@@ -31,8 +32,9 @@ func earlierFile(dir, pool string) string {
 	return filepath.Join(pools, pool+".json")
 }
 
-// TakeOver moves what an earlier version remembered into dir. What dir has already is newer and stays.
-// A crash between two files leaves some in either place: Remembered finds both, and the next call goes on.
+// TakeOver moves what an earlier version remembered into dir. What dir has already is newer and
+// stays. A crash between two files leaves some in either place: Remembered finds both, and the next
+// call goes on.
 func TakeOver(dir string) error {
 	if earlierPools(dir) == "" {
 		return nil
@@ -71,8 +73,9 @@ func takeOver(from, to *os.File, name string) error {
 	if unix.Fstatat(int(to.Fd()), name, &there, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return unlink(from, name)
 	}
-	// Copied: in a service StateDirectory= is a mount of its own, out of which nothing is renamed (EXDEV).
-	// A crash after the copy leaves both, of which the new one counts and the old one goes next time.
+	// Copied: in a service StateDirectory= is a mount of its own, out of which nothing is renamed
+	// (EXDEV). A crash after the copy leaves both, of which the new one counts and the old one goes
+	// next time.
 	text, err := readIn(from, name)
 	if err != nil {
 		return err

@@ -9,7 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// earlier makes the state directory of a version that kept it one directory higher, and the one of now.
+// earlier makes the state directory of a version that kept it one directory higher, and the one of
+// now.
 func earlier(t *testing.T, pools ...string) (above, dir string) {
 	t.Helper()
 	above = hosttest.Dir(t)
@@ -30,8 +31,8 @@ func remembers(t *testing.T, dir, pool, want string) {
 	}
 }
 
-// What an earlier version remembered counts before it is moved, and after; a call that was cut short
-// between two files is ended by the next one.
+// What an earlier version remembered counts before it is moved, and after; a call that was cut
+// short between two files is ended by the next one.
 func TestTakeOver(t *testing.T) {
 	above, dir := earlier(t, "fast", "slow")
 	remembers(t, dir, "fast", "old-fast")
@@ -65,7 +66,8 @@ func TestTakeOverKeepsTheNewer(t *testing.T) {
 	}
 }
 
-// A damaged file of an earlier version is not "nothing remembered", and what is no pool's file stays.
+// A damaged file of an earlier version is not "nothing remembered", and what is no pool's file
+// stays.
 func TestTakeOverDamage(t *testing.T) {
 	above, dir := earlier(t, "fast")
 	if err := errors.Join(os.WriteFile(filepath.Join(above, "pools/fast.json"), []byte("{"), 0o600),

@@ -14,10 +14,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// The directories of the daemon belong to the user that it runs as, and root's commands read and write in
-// them: every name there may be a link, a FIFO or something else that this user put in the place of a
-// file. Each is opened beneath a descriptor of its directory, without links and without waiting, and used
-// once it is known to be a plain file with this one name. The directory that is given is root's word.
+// The directories of the daemon belong to the user that it runs as, and root's commands read and
+// write in them: every name there may be a link, a FIFO or something else that this user put in the
+// place of a file. Each is opened beneath a descriptor of its directory, without links and without
+// waiting, and used once it is known to be a plain file with this one name. The directory that is
+// given is root's word.
 //
 // What that user may put in the place of a file, what refuses it, and the test that puts it there:
 //
@@ -33,13 +34,15 @@ import (
 //
 // A bind mount in its place is followed: who may mount is root.
 
-// fileMax bounds what is read: the largest of these files is a status, of a few hundred bytes a pool.
+// fileMax bounds what is read: the largest of these files is a status, of a few hundred bytes a
+// pool.
 const fileMax = 4 << 20
 
 // ErrNotPlain is wrapped where something else than a plain file has a file's name.
 var ErrNotPlain = errors.New("not a plain file")
 
-// openDir opens a directory; below, if it is not empty, is one right in it. With make both are made.
+// openDir opens a directory; below, if it is not empty, is one right in it. With make both are
+// made.
 func openDir(dir, below string, mode os.FileMode, make bool) (*os.File, error) {
 	if make {
 		if err := os.MkdirAll(dir, mode); err != nil {
@@ -85,10 +88,11 @@ func beneath(dir *os.File, name string, flags int, mode uint32) (int, error) {
 	return -1, &os.PathError{Op: "open", Path: filepath.Join(dir.Name(), name), Err: err}
 }
 
-// openPlain opens a file of dir that is plain, and with only this name: another user's hard link to a file
-// of root's has two (link(2); who may, is fs.protected_hardlinks' to say, and CAP_FOWNER's). The name is
-// looked at after the open, so that a link which was removed in between is not taken for the only name. One
-// whose name is of another file by then, as after a removal, is opened again.
+// openPlain opens a file of dir that is plain, and with only this name: another user's hard link to
+// a file of root's has two (link(2); who may, is fs.protected_hardlinks' to say, and CAP_FOWNER's).
+// The name is looked at after the open, so that a link which was removed in between is not taken
+// for the only name. One whose name is of another file by then, as after a removal, is opened
+// again.
 func openPlain(dir *os.File, name string, flags int, mode uint32) (f *os.File, err error) {
 	for range 100 {
 		if f, err = openOnce(dir, name, flags, mode); !errors.Is(err, unix.ESTALE) {
@@ -154,8 +158,8 @@ func readIn(dir *os.File, name string) ([]byte, error) {
 	return text, err
 }
 
-// WriteFile replaces a file of a directory that another user may write to, as a whole, with this mode
-// whatever the umask. It is not made durable.
+// WriteFile replaces a file of a directory that another user may write to, as a whole, with this
+// mode whatever the umask. It is not made durable.
 func WriteFile(dir, name string, text []byte, mode os.FileMode) error {
 	d, err := openDir(dir, "", 0, false)
 	if err != nil {
@@ -208,8 +212,8 @@ func replaceIn(dir *os.File, name string, text []byte, mode os.FileMode, durable
 	return nil
 }
 
-// Printable is text of a file that another user could write, fit for a terminal and one line: what is not
-// a printable character is written as Go's literals have it.
+// Printable is text of a file that another user could write, fit for a terminal and one line: what
+// is not a printable character is written as Go's literals have it.
 func Printable(text string) string {
 	plain := func(r rune) bool { return r != unicode.ReplacementChar && unicode.IsPrint(r) }
 	if strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {

@@ -17,8 +17,9 @@ import (
 // stranger is the user that the directories belong to, and who is not root.
 const stranger = 4711
 
-// plants are what that user can put in the place of a file. victim is a file of root's that he may not write.
-// A hard link to it takes fs.protected_hardlinks = 0 or CAP_FOWNER, which the daemon has.
+// plants are what that user can put in the place of a file. victim is a file of root's that he may
+// not write. A hard link to it takes fs.protected_hardlinks = 0 or CAP_FOWNER, which the daemon
+// has.
 var plants = map[string]func(name, victim string) error{
 	"link":           func(name, victim string) error { return os.Symlink(victim, name) },
 	"dangling link":  func(name, victim string) error { return os.Symlink(victim+".new", name) },
@@ -93,7 +94,8 @@ func (h hostile) within(what string, run func() error) error {
 	return err
 }
 
-// Whatever has the name of a file that is read: an error at once, or its text, never more than a bound.
+// Whatever has the name of a file that is read: an error at once, or its text, never more than a
+// bound.
 func TestHostileRead(t *testing.T) {
 	for name, with := range plants {
 		h := plant(t, "pools/fast.json", with)
@@ -111,8 +113,8 @@ func TestHostileRead(t *testing.T) {
 	}
 }
 
-// Whatever has the name of a file that is written, or of the one that is written aside: it is replaced or it
-// is an error, and nothing is written through it.
+// Whatever has the name of a file that is written, or of the one that is written aside: it is
+// replaced or it is an error, and nothing is written through it.
 func TestHostileWrite(t *testing.T) {
 	for name, with := range plants {
 		for _, at := range []string{"pools/fast.json", "pools/fast.json.new", "status.json", "status.json.new", "token", "token.new"} {

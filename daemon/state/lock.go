@@ -27,7 +27,8 @@ func (e *HeldError) Error() string {
 
 // Lock takes dir/lock for this process, without waiting; *HeldError says that another one has it.
 // The kernel gives it back when the process ends, however it ends (flock(2)): a file that is left
-// behind is no lock. The file is never removed: it might be the one that another process has locked since.
+// behind is no lock. The file is never removed: it might be the one that another process has locked
+// since.
 func Lock(dir string) (release func(), err error) {
 	d, err := openDir(dir, "", 0o700, true)
 	if err != nil {

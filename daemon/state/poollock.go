@@ -16,8 +16,8 @@ import (
 //
 // It is a directory of /run, because /run is this host's own even where root is on the network, and
 // its flocks are the host's: the daemons of other nodes may work in the same shared pool. A file in
-// the pool would keep its mount busy, and an abstract socket would be per network namespace and could
-// be bound by any process.
+// the pool would keep its mount busy, and an abstract socket would be per network namespace and
+// could be bound by any process.
 const PoolLocks = "/run/hostpath-provisioner/pools"
 
 // PoolHeldError says that another daemon of this host works in a pool.
@@ -42,8 +42,9 @@ type holding struct {
 	State string `json:"stateDirectory"`
 }
 
-// LockPool takes dir/<marker id>.lock without waiting; *PoolHeldError says that another process has it.
-// stateDir is for the message of the one that is refused. The kernel gives the lock back when the process ends (flock(2)).
+// LockPool takes dir/<marker id>.lock without waiting; *PoolHeldError says that another process has
+// it. stateDir is for the message of the one that is refused. The kernel gives the lock back when
+// the process ends (flock(2)).
 func LockPool(dir, id, stateDir string) (*PoolLock, error) {
 	// Only what is above may be believed: the runtime directory is the daemon's.
 	d, err := openDir(filepath.Dir(dir), filepath.Base(dir), 0o755, true)
@@ -68,7 +69,8 @@ func lockFile(dir *os.File, name string) (*PoolLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A user who can read a file can lock it. One of an older version could be read by every user of the host.
+	// A user who can read a file can lock it. One of an older version could be read by every user
+	// of the host.
 	_ = f.Chmod(0o600) // its owner or root can; to another user it is no lock of his
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {
@@ -81,8 +83,9 @@ func lockFile(dir *os.File, name string) (*PoolLock, error) {
 	return nil, &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 }
 
-// Held reports whether the lock still counts: whether its file is the one that the next daemon would find.
-// Removing the directory, as systemd does with a stopped service's, takes the lock away.
+// Held reports whether the lock still counts: whether its file is the one that the next daemon
+// would find. Removing the directory, as systemd does with a stopped service's, takes the lock
+// away.
 func (l *PoolLock) Held() bool {
 	ours, err := l.file.Stat()
 	if err != nil {

@@ -92,7 +92,8 @@ func TestPoolLockOfTheDead(t *testing.T) {
 	lock.Release()
 }
 
-// heldBy locks a file by another process, flock(1) after what is before it, until stop ends that process.
+// heldBy locks a file by another process, flock(1) after what is before it, until stop ends that
+// process.
 func heldBy(t *testing.T, file string, before ...string) (stop func()) {
 	t.Helper()
 	command := append(before, "flock", "--no-fork", file, "sh", "-c", "echo held; exec sleep 600")

@@ -1,5 +1,5 @@
-// Package state keeps what a host remembers across restarts: which filesystem each pool was prepared
-// on, and that one daemon at a time works with it.
+// Package state keeps what a host remembers across restarts: which filesystem each pool was
+// prepared on, and that one daemon at a time works with it.
 //
 // It knows nothing of disks and does not judge: whether a marker is the right one is hostcheck's to
 // say. What it remembers can be made again by `prepare`; volumes do not depend on it.

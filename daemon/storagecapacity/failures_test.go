@@ -14,7 +14,8 @@ import (
 // change changes the cluster as another program would.
 func (c *cluster) change(do func()) { c.mu.Lock(); defer c.mu.Unlock(); do() }
 
-// Whichever request fails, the state is right after one more try, and what was left from before is gone.
+// Whichever request fails, the state is right after one more try, and what was left from before is
+// gone.
 func TestEachRequestFails(t *testing.T) {
 	want := map[string]int64{"c/a": 100, "d/a": 50, "c/": Unbounded, "d/": Unbounded}
 	for failing := 1; ; failing++ {
@@ -38,7 +39,8 @@ func TestEachRequestFails(t *testing.T) {
 	}
 }
 
-// Whichever request of a withdrawal fails, it can be repeated. The scheduler never compares without an object of the node.
+// Whichever request of a withdrawal fails, it can be repeated. The scheduler never compares without
+// an object of the node.
 func TestEachRequestOfAWithdrawalFails(t *testing.T) {
 	for failing, failed := 1, true; failed; failing++ {
 		synctest.Test(t, func(t *testing.T) {
@@ -59,7 +61,8 @@ func TestEachRequestOfAWithdrawalFails(t *testing.T) {
 	}
 }
 
-// A node that cannot tell the other daemons that it leaves keeps its objects. A write that is lost is repeated.
+// A node that cannot tell the other daemons that it leaves keeps its objects. A write that is lost
+// is repeated.
 func TestWithdrawalAgainstOtherWriters(t *testing.T) {
 	for name, test := range map[string]struct {
 		lost []int // of the withdrawal's writes of the driver: the time is written until it is won, and then the end
@@ -87,8 +90,8 @@ func TestWithdrawalAgainstOtherWriters(t *testing.T) {
 	}
 }
 
-// Of two nodes that leave at once each finds the other's objects: the one that goes last ends the comparison. Otherwise a
-// node that comes later would never be chosen.
+// Of two nodes that leave at once each finds the other's objects: the one that goes last ends the
+// comparison. Otherwise a node that comes later would never be chosen.
 func TestTheLastNodesLeaveAtOnce(t *testing.T) {
 	for name, fails := range map[string]bool{"at once": false, "at once, and the API fails after the deletion": true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -121,7 +124,8 @@ func TestTheLastNodesLeaveAtOnce(t *testing.T) {
 	}
 }
 
-// A CSIDriver that was deleted keeps no object from going, and one of another program is not written.
+// A CSIDriver that was deleted keeps no object from going, and one of another program is not
+// written.
 func TestWithdrawWithoutTheDriver(t *testing.T) {
 	for name, driver := range map[string]*Driver{"deleted": nil, "another program's": {UID: "other", Enabled: true}} {
 		c := newCluster("a")
@@ -138,8 +142,8 @@ func TestWithdrawWithoutTheDriver(t *testing.T) {
 	}
 }
 
-// An object that was deleted by hand is created when its size changes; after some minutes without the driver all is
-// published anew.
+// An object that was deleted by hand is created when its size changes; after some minutes without
+// the driver all is published anew.
 func TestObjectsAndDriverTakenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("a")
@@ -166,8 +170,8 @@ func TestObjectsAndDriverTakenAway(t *testing.T) {
 	})
 }
 
-// A restored etcd has what was published at an earlier time, when this node had less room. That is corrected though the room does
-// not change, at one request in five minutes.
+// A restored etcd has what was published at an earlier time, when this node had less room. That is
+// corrected though the room does not change, at one request in five minutes.
 func TestObjectsOfARestoredCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("a")
@@ -193,7 +197,8 @@ func TestObjectsOfARestoredCluster(t *testing.T) {
 	})
 }
 
-// The nodes that publish nothing are those that the cluster has now, for the classes that it has now.
+// The nodes that publish nothing are those that the cluster has now, for the classes that it has
+// now.
 func TestNodesAndClassesThatComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("a", "old")
@@ -249,7 +254,8 @@ func TestPossible(t *testing.T) {
 	}
 }
 
-// What cannot be changed in an object is in its name, and its size is not, nor the order of the nodes.
+// What cannot be changed in an object is in its name, and its size is not, nor the order of the
+// nodes.
 func TestNames(t *testing.T) {
 	owner := Owner{"n", "uid"}
 	base := NodeObject("p", "n", "h", "c", owner, 1, "")

@@ -30,8 +30,9 @@ func (p *Publisher) driver(ctx context.Context) (*Driver, error) {
 	return d, err
 }
 
-// addReview adds a review that is due, after each object was published, and returns how long it has time. When this node has
-// published a class for the first time, a review has to come after that: by this daemon, or by another one.
+// addReview adds a review that is due, after each object was published, and returns how long it has
+// time. When this node has published a class for the first time, a review has to come after that:
+// by this daemon, or by another one.
 func (p *Publisher) addReview(due *steps, wanted []Object, now time.Time) time.Duration {
 	if slices.ContainsFunc(wanted, func(o Object) bool { _, there := p.published[o.Name]; return !there }) {
 		return reviewEvery
@@ -84,14 +85,14 @@ func (p *Publisher) classNames() []string {
 	return slices.Compact(slices.Sorted(slices.Values(p.Classes())))
 }
 
-// fresh reports whether the last review that is known counts for what is published now. A clock that is wrong by more has each
-// look find none.
+// fresh reports whether the last review that is known counts for what is published now. A clock
+// that is wrong by more has each look find none.
 func (p *Publisher) fresh(now time.Time) bool {
 	return now.Sub(p.seen.Reviewed).Abs() < reviewEvery && p.seen.Reviewed.After(p.due) && (p.seen.Enabled || len(p.published) == 0)
 }
 
-// schedule sets when the driver is read next: where a review is due, the more nodes publish the wider apart they look, so that
-// most of them find it done.
+// schedule sets when the driver is read next: where a review is due, the more nodes publish the
+// wider apart they look, so that most of them find it done.
 func (p *Publisher) schedule(now time.Time) {
 	p.scheduled = now
 	age := now.Sub(p.seen.Reviewed).Abs()

@@ -53,9 +53,11 @@ type API interface {
 type Drivers interface {
 	// Driver returns nil if there is none.
 	Driver(ctx context.Context) (*Driver, error)
-	// SetDriver writes Enabled, Reviewed and Publishing if the object is unchanged; won is false if it is not.
+	// SetDriver writes Enabled, Reviewed and Publishing if the object is unchanged; won is false if
+	// it is not.
 	SetDriver(ctx context.Context, d Driver) (won bool, err error)
-	// Hostnames returns the hostname label of every Node of the cluster that has one, by the Node's name.
+	// Hostnames returns the hostname label of every Node of the cluster that has one, by the Node's
+	// name.
 	Hostnames(ctx context.Context) (map[string]string, error)
 }
 

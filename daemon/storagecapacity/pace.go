@@ -6,9 +6,11 @@ import (
 )
 
 const (
-	// perRequest is how often the publisher may send a request in the long run, less than one a second whatever happens.
+	// perRequest is how often the publisher may send a request in the long run, less than one a
+	// second whatever happens.
 	perRequest = 2 * time.Second
-	// burst is how many requests it may send at once after it was quiet: more than a start takes that reviews.
+	// burst is how many requests it may send at once after it was quiet: more than a start takes
+	// that reviews.
 	burst = 15
 	// lowerAfter is for how long an object may promise more than there is.
 	lowerAfter = 10 * time.Second
@@ -32,7 +34,8 @@ func (b *budget) from(now time.Time) time.Time {
 	return b.paid
 }
 
-// kind is what is due. The kinds take turns in this order, so that none waits for ever while others are due all the time.
+// kind is what is due. The kinds take turns in this order, so that none waits for ever while others
+// are due all the time.
 type kind int
 
 const (
@@ -43,10 +46,12 @@ const (
 	kinds
 )
 
-// steps are what would bring what is published nearer to what is wanted: one object of each kind, nil if there is none.
+// steps are what would bring what is published nearer to what is wanted: one object of each kind,
+// nil if there is none.
 type steps [kinds]*Object
 
-// stepsTo takes the first object of each kind. An informer lists classes in no order, so that it is not always the same one.
+// stepsTo takes the first object of each kind. An informer lists classes in no order, so that it is
+// not always the same one.
 func stepsTo(published map[string]Object, wanted []Object) (s steps) {
 	names := map[string]bool{}
 	for _, o := range wanted {

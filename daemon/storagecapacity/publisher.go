@@ -73,14 +73,15 @@ func (p *Publisher) Retry() {
 	}
 }
 
-// Refused is called when a claim was refused that the scheduler sent here: an object that is too high does not wait.
+// Refused is called when a claim was refused that the scheduler sent here: an object that is too
+// high does not wait.
 func (p *Publisher) Refused() {
 	p.urgent.Store(true)
 	p.Changed()
 }
 
-// Compared returns how many nodes publish what the scheduler compares, as this node knows it, which looks every few minutes: 0 if
-// it compares nothing, or this node publishes nothing.
+// Compared returns how many nodes publish what the scheduler compares, as this node knows it, which
+// looks every few minutes: 0 if it compares nothing, or this node publishes nothing.
 func (p *Publisher) Compared() int { return int(p.nodes.Load()) }
 
 const (
@@ -90,7 +91,8 @@ const (
 	refusedWait = time.Minute
 )
 
-// Run publishes until ctx ends. It leaves the objects as they are: a restart is no reason to choose other nodes.
+// Run publishes until ctx ends. It leaves the objects as they are: a restart is no reason to choose
+// other nodes.
 func (p *Publisher) Run(ctx context.Context) {
 	if !plan.DriverNamePossible(p.Provisioner) {
 		return
@@ -157,8 +159,9 @@ func (p *Publisher) turn(ctx context.Context) (time.Duration, error) {
 	return min(wait, max(time.Second, time.Until(p.again))), err
 }
 
-// readAgain reads this node's objects, unless that was done lately. A restored etcd has those of an earlier time, and people
-// change them: without it the scheduler would choose no node that had no room then until its room changes.
+// readAgain reads this node's objects, unless that was done lately. A restored etcd has those of an
+// earlier time, and people change them: without it the scheduler would choose no node that had no
+// room then until its room changes.
 func (p *Publisher) readAgain(ctx context.Context) error {
 	if p.published != nil && time.Now().Before(p.again) {
 		return nil
@@ -174,7 +177,8 @@ func (p *Publisher) readAgain(ctx context.Context) error {
 	return nil
 }
 
-// sync does what is due as long as the budget has some requests, and returns how long to wait after that.
+// sync does what is due as long as the budget has some requests, and returns how long to wait after
+// that.
 func (p *Publisher) sync(ctx context.Context, wanted []Object) (time.Duration, error) {
 	for p.published != nil {
 		due, now := stepsTo(p.published, wanted), time.Now()

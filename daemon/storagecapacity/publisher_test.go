@@ -201,7 +201,8 @@ func wantSizes(t *testing.T, c *cluster, want map[string]int64, when string) {
 	}
 }
 
-// More is published at once, none at all too, and less when it has been less for a while, or a claim was refused for it.
+// More is published at once, none at all too, and less when it has been less for a while, or a
+// claim was refused for it.
 func TestRaisedAtOnceAndLoweredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("a")
@@ -227,8 +228,8 @@ func TestRaisedAtOnceAndLoweredLater(t *testing.T) {
 	})
 }
 
-// The scheduler compares nothing before there is something to compare, for each class, and the nodes that publish nothing
-// can be chosen.
+// The scheduler compares nothing before there is something to compare, for each class, and the
+// nodes that publish nothing can be chosen.
 func TestComparedAfterThePublication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("a", "old")
@@ -295,8 +296,8 @@ func TestObjectsOfClassesThatWent(t *testing.T) {
 	})
 }
 
-// A hundred claims a second come and go on a node with five classes: less than one request a second is sent, and in the end
-// what is published is right. So it is while the API server fails.
+// A hundred claims a second come and go on a node with five classes: less than one request a second
+// is sent, and in the end what is published is right. So it is while the API server fails.
 func TestRequestsUnderChurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("a")
@@ -334,8 +335,8 @@ func TestRequestsUnderChurn(t *testing.T) {
 	})
 }
 
-// A node that stops publishing can be chosen as before, and one that is removed cannot. The last one has the scheduler
-// compare nothing, before its objects go.
+// A node that stops publishing can be chosen as before, and one that is removed cannot. The last
+// one has the scheduler compare nothing, before its objects go.
 func TestWithdraw(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("a", "b")
@@ -357,7 +358,8 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
-// Fifty daemons that start at once: the nodes that publish nothing are reviewed a few times, and each of the fifty is known.
+// Fifty daemons that start at once: the nodes that publish nothing are reviewed a few times, and
+// each of the fifty is known.
 func TestManyNodesStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()
@@ -382,8 +384,8 @@ func TestManyNodesStart(t *testing.T) {
 	})
 }
 
-// A class that comes soon after a review is reviewed, too: what the scheduler compares is there for it, and for the nodes that
-// publish nothing.
+// A class that comes soon after a review is reviewed, too: what the scheduler compares is there for
+// it, and for the nodes that publish nothing.
 func TestClassAfterAReview(t *testing.T) {
 	for _, first := range []map[string]uint64{{}, {"c": 100}} {
 		synctest.Test(t, func(t *testing.T) {

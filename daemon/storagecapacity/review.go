@@ -23,8 +23,9 @@ const wonTries = 5
 // reviewGap is how long after another daemon's review none is needed.
 const reviewGap = 15 * time.Second
 
-// Review has the scheduler compare capacities if any node publishes them, and keeps the objects for the nodes that do not.
-// Of several daemons that try at once one does it: the one that writes the time on the CSIDriver.
+// Review has the scheduler compare capacities if any node publishes them, and keeps the objects for
+// the nodes that do not. Of several daemons that try at once one does it: the one that writes the
+// time on the CSIDriver.
 //
 //	time written     another daemon begins no review for some seconds, also if this one dies
 //	others created   one list of nodes more than is needed: nodes can be chosen that need not be
@@ -106,8 +107,8 @@ func decide(o ReviewOptions, owner Owner, all []Object, hostnames map[string]str
 	return len(publishes), others
 }
 
-// setEnabled has the scheduler compare if any node publishes, and writes how many do, unless it is so. It was this daemon that
-// wrote the driver last.
+// setEnabled has the scheduler compare if any node publishes, and writes how many do, unless it is
+// so. It was this daemon that wrote the driver last.
 func setEnabled(ctx context.Context, api API, publishing int) error {
 	for range 3 {
 		d, err := api.Driver(ctx)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// churn changes what is wanted ten times a second, which is more often than the budget has requests.
+// churn changes what is wanted ten times a second, which is more often than the budget has
+// requests.
 func (n *node) churn(lasts time.Duration, change func(i int)) {
 	for i := range int(lasts / (100 * time.Millisecond)) {
 		change(i)
@@ -26,8 +27,8 @@ func (n *node) set(class string, bytes uint64, there bool) {
 	}
 }
 
-// Whatever changes all the time, the rest is right soon: objects of classes that went are deleted, what is too high is lowered,
-// and nodes that come and publish nothing can be chosen.
+// Whatever changes all the time, the rest is right soon: objects of classes that went are deleted,
+// what is too high is lowered, and nodes that come and publish nothing can be chosen.
 func TestNothingWaitsForEver(t *testing.T) {
 	for name, change := range map[string]func(n *node, i int){
 		"classes come and go": func(n *node, i int) {
@@ -63,7 +64,8 @@ func TestNothingWaitsForEver(t *testing.T) {
 	}
 }
 
-// A daemon that starts again, and has nothing new to publish, sends two requests: one reads the driver, one the node's objects.
+// A daemon that starts again, and has nothing new to publish, sends two requests: one reads the
+// driver, one the node's objects.
 func TestRequestsOfARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("old")
@@ -98,8 +100,9 @@ func startAll(t *testing.T, c *cluster, nodes int) {
 	all.Wait()
 }
 
-// When the last node that publishes is deleted from the cluster its objects go with it. The daemons that publish nothing end
-// the comparison then, and one of them does it for all: nodes that come could never be chosen otherwise.
+// When the last node that publishes is deleted from the cluster its objects go with it. The daemons
+// that publish nothing end the comparison then, and one of them does it for all: nodes that come
+// could never be chosen otherwise.
 func TestLastPublishingNodeIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster("a", "silent", "quiet")
@@ -134,7 +137,8 @@ func TestLastPublishingNodeIsDeleted(t *testing.T) {
 	})
 }
 
-// A node with more classes than it may publish at once has published all of them before the scheduler compares.
+// A node with more classes than it may publish at once has published all of them before the
+// scheduler compares.
 func TestManyClassesAreCompared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, wanted := newCluster("a"), map[string]uint64{}

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// standBy is what a daemon does that publishes nothing: it withdraws what it published before, and reviews where no other daemon has for
-// twice as long as they may take. The last node that publishes may be deleted from the cluster, and its objects go with it.
+// standBy is what a daemon does that publishes nothing: it withdraws what it published before, and
+// reviews where no other daemon has for twice as long as they may take. The last node that
+// publishes may be deleted from the cluster, and its objects go with it.
 func (p *Publisher) standBy(ctx context.Context, d Driver) (time.Duration, error) {
 	if err := p.Withdraw(ctx, true); err != nil {
 		return 0, err
@@ -21,8 +22,9 @@ func (p *Publisher) standBy(ctx context.Context, d Driver) (time.Duration, error
 	return later, err
 }
 
-// Withdraw removes this node's objects. Where the node stays, stays is true: then it can be chosen as before. The last
-// node that publishes has the scheduler compare nothing any more, before its objects go.
+// Withdraw removes this node's objects. Where the node stays, stays is true: then it can be chosen
+// as before. The last node that publishes has the scheduler compare nothing any more, before its
+// objects go.
 func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
 	own, err := p.API.Capacities(ctx, p.Node)
 	if err != nil || len(own) == 0 && !p.leaving {
@@ -45,8 +47,9 @@ func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
 	return nil
 }
 
-// endComparison has the scheduler compare nothing if no node publishes any more. Of several nodes that left at once each
-// found the others' objects in its review. A crash before it leaves the comparison on until a node publishes.
+// endComparison has the scheduler compare nothing if no node publishes any more. Of several nodes
+// that left at once each found the others' objects in its review. A crash before it leaves the
+// comparison on until a node publishes.
 func (p *Publisher) endComparison(ctx context.Context, stays bool) error {
 	driver, err := p.API.Driver(ctx)
 	if err != nil || driver == nil || !driver.Ours || !driver.Enabled {
@@ -59,7 +62,8 @@ func (p *Publisher) endComparison(ctx context.Context, stays bool) error {
 	return p.leave(ctx, stays)
 }
 
-// leave reviews as if this node published nothing. Another daemon's review may be going on: then it is tried again.
+// leave reviews as if this node published nothing. Another daemon's review may be going on: then it
+// is tried again.
 func (p *Publisher) leave(ctx context.Context, stays bool) error {
 	for range wonTries {
 		driver, err := p.API.Driver(ctx)

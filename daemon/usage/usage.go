@@ -1,5 +1,6 @@
-// Package usage judges what volumes take of their limits: which are nearly full, which a bounded number of metrics is
-// about, whether files have escaped the limits, and whether there are projects for more volumes.
+// Package usage judges what volumes take of their limits: which are nearly full, which a bounded
+// number of metrics is about, whether files have escaped the limits, and whether there are projects
+// for more volumes.
 //
 // It reads no disk (package volume does) and writes no event (package controller does).
 package usage
@@ -20,7 +21,8 @@ type Volume struct {
 	quota.Usage
 }
 
-// Part is the larger part of its limits that a volume takes: of bytes, or of inodes. 0 for one without limits.
+// Part is the larger part of its limits that a volume takes: of bytes, or of inodes. 0 for one
+// without limits.
 func (v Volume) Part() float64 {
 	return max(part(v.Bytes, v.Limit.Bytes), part(v.Inodes, v.Limit.Inodes))
 }
@@ -40,8 +42,9 @@ type Pool struct {
 	Range   int           // how many projects that range has; 0: the pool has no project quotas
 	// Records is how many records the pool has, with those of volumes that have no project.
 	Records int
-	// Mixed: files without a project may be others' than the daemon's own: the filesystem is not the pool's alone, or
-	// the pool has volumes without a limit, or directories that no record knows.
+	// Mixed: files without a project may be others' than the daemon's own: the filesystem is not
+	// the pool's alone, or the pool has volumes without a limit, or directories that no record
+	// knows.
 	Mixed bool
 }
 
@@ -84,8 +87,8 @@ func (w *Watch) Full(p Pool) (now []Volume) {
 // Retract has a volume told again that could not be told.
 func (w *Watch) Retract(pv string) { delete(w.full, pv) }
 
-// Escape returns the sentence of Escaped once, when the second look in turn has found something: a volume that is made
-// or removed during a look is none's for a moment.
+// Escape returns the sentence of Escaped once, when the second look in turn has found something: a
+// volume that is made or removed during a look is none's for a moment.
 func (w *Watch) Escape(p Pool) string {
 	message := Escaped(p)
 	if message == "" {
@@ -108,7 +111,8 @@ func (w *Watch) Scarce(p Pool) string {
 	return scarce(p)
 }
 
-// Scarce is the sentence about a pool of whose projects nearly all are taken, "" while there are enough.
+// Scarce is the sentence about a pool of whose projects nearly all are taken, "" while there are
+// enough.
 func Scarce(p Pool) string {
 	if takes(p) < nearlyFull {
 		return ""
@@ -137,8 +141,9 @@ const (
 	stray     = 1 << 20 // of all projects that no volume has
 )
 
-// Escaped is the sentence about files that no limit counts any more, "" if there are none: they have no project, or one
-// that no volume has and nothing limits. A project with a limit belongs to whatever set that.
+// Escaped is the sentence about files that no limit counts any more, "" if there are none: they
+// have no project, or one that no volume has and nothing limits. A project with a limit belongs to
+// whatever set that.
 func Escaped(p Pool) string {
 	without, others := escapees{}, escapees{}
 	for _, u := range p.Others {

@@ -12,7 +12,8 @@ func volumeOf(pv string, bytes, limit, inodes, most uint64) Volume {
 	return Volume{PV: pv, Usage: quota.Usage{Bytes: bytes, Inodes: inodes, Limit: quota.Limit{Bytes: limit, Inodes: most}}}
 }
 
-// A volume is told once when it takes nine tenths of a limit, and again only after it took less than 85 hundredths.
+// A volume is told once when it takes nine tenths of a limit, and again only after it took less
+// than 85 hundredths.
 func TestFull(t *testing.T) {
 	var w Watch
 	for i, c := range []struct {
@@ -86,8 +87,8 @@ func TestEscaped(t *testing.T) {
 	}
 }
 
-// A pool of whose projects nearly all are taken is told once, and again after there were enough. One without project quotas,
-// or without any volume, has enough.
+// A pool of whose projects nearly all are taken is told once, and again after there were enough.
+// One without project quotas, or without any volume, has enough.
 func TestScarce(t *testing.T) {
 	var w Watch
 	for i, c := range []struct {
@@ -116,8 +117,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// A volume whose limit grows, or goes, is not nearly full any more, and is told again when the limit is as before. Each
-// volume is judged by itself.
+// A volume whose limit grows, or goes, is not nearly full any more, and is told again when the
+// limit is as before. Each volume is judged by itself.
 func TestFullWithOtherLimits(t *testing.T) {
 	var w Watch
 	w.Retract("none") // before the first look
@@ -135,7 +136,8 @@ func TestFullWithOtherLimits(t *testing.T) {
 	}
 }
 
-// Each bound of what the daemon's own files take is shown at both sides; nothing of it is allowed to other projects.
+// Each bound of what the daemon's own files take is shown at both sides; nothing of it is allowed
+// to other projects.
 func TestEscapedBounds(t *testing.T) {
 	const records = 10
 	limited := other(7, 1<<30)

@@ -26,9 +26,9 @@ func (p *Pool) Usable(ctx context.Context, id mounts.Identity, directory string)
 	})
 }
 
-// Adopt writes a record for a directory that is in the pool and has none; from then on it is ours. The
-// directory itself is not touched. One that is recorded the same is fine, and takes the object that is replaced
-// from this record; what else is there is ErrConflict, ErrPlace or ErrForeign.
+// Adopt writes a record for a directory that is in the pool and has none; from then on it is ours.
+// The directory itself is not touched. One that is recorded the same is fine, and takes the object
+// that is replaced from this record; what else is there is ErrConflict, ErrPlace or ErrForeign.
 //
 // Another process may work in the pool meanwhile: its Sweep can take a record that is being written
 // for one of a process that died. Then it is written again.
@@ -84,8 +84,9 @@ func (s *session) adopt(r record.Record) error {
 	return s.sync(volumesDir)
 }
 
-// adoptRecord: a crash before the rename leaves a record that is swept or gets its name, and a directory that
-// is as foreign as it was; one after it leaves a record whose object has no label yet, which is kept.
+// adoptRecord: a crash before the rename leaves a record that is swept or gets its name, and a
+// directory that is as foreign as it was; one after it leaves a record whose object has no label
+// yet, which is kept.
 func (s *session) adoptRecord(r record.Record) error {
 	return s.putRecord(r, func() error {
 		volumes := s.dirs[volumesDir]
@@ -93,8 +94,8 @@ func (s *session) adoptRecord(r record.Record) error {
 	})
 }
 
-// Forget drops the record of a volume whose directory is in the pool, and leaves the directory as it
-// is, without a limit: foreign from then on. Without a record there is nothing to do.
+// Forget drops the record of a volume whose directory is in the pool, and leaves the directory as
+// it is, without a limit: foreign from then on. Without a record there is nothing to do.
 func (p *Pool) Forget(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		r, place, err := s.find(pv)

@@ -15,9 +15,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// Breakages that were tried and caught: no second try after a sweep took the record (TestAdoptBesideSweep:
-// 2 of 300 volumes not adopted), a directory opened without RESOLVE_NO_SYMLINKS and RESOLVE_NO_XDEV
-// (TestAdoptRefuses: a link, a mount), Forget of what is in the trash (TestAdoptRefuses).
+// Breakages that were tried and caught: no second try after a sweep took the record
+// (TestAdoptBesideSweep: 2 of 300 volumes not adopted), a directory opened without
+// RESOLVE_NO_SYMLINKS and RESOLVE_NO_XDEV (TestAdoptRefuses: a link, a mount), Forget of what is in
+// the trash (TestAdoptRefuses).
 
 // theirs makes a directory as another program leaves it: before the pool was prepared, or after.
 func theirs(t testing.TB, r *rig) {
@@ -37,8 +38,8 @@ func replacing() record.Record {
 	return r
 }
 
-// What is replaced is noted in a record that is there already, kept by who does not know of it, and refused where
-// the record could not be read any more.
+// What is replaced is noted in a record that is there already, kept by who does not know of it, and
+// refused where the record could not be read any more.
 func TestAdoptReplaced(t *testing.T) {
 	r := onTmpfs(t)
 	adopted(t, r)
@@ -183,8 +184,8 @@ func TestAdoptBesideSweep(t *testing.T) {
 	}
 }
 
-// In a pool that daemons of several hosts work in each writes its records under names of its own, and gives that one its
-// final name: once.
+// In a pool that daemons of several hosts work in each writes its records under names of its own,
+// and gives that one its final name: once.
 func TestAdoptInSharedPool(t *testing.T) {
 	r, _ := two(t, hosttest.Dir(t))
 	theirs(t, r)

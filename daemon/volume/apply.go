@@ -41,16 +41,17 @@ func (a Applied) Err() error {
 	return fmt.Errorf("%w: %v", ErrUncounted, a.Rest)
 }
 
-// Apply gives a volume in the pool that has no limit one: its record gets a project, then all its files, and then the
-// project gets the limit. It takes as long as there are files. Pods may use the volume meanwhile; a rename between two of
-// its directories can be EXDEV for that long, as between filesystems.
+// Apply gives a volume in the pool that has no limit one: its record gets a project, then all its
+// files, and then the project gets the limit. It takes as long as there are files. Pods may use the
+// volume meanwhile; a rename between two of its directories can be EXDEV for that long, as between
+// filesystems.
 //
 //	record named   the record has a project that nothing uses: Apply goes on with it
 //	walked         files are counted, some or all of them, and nothing is limited: the same
 //	quota set      done
 //
-// The running daemon gives projects from the first one on, and Apply from the last one downwards: so the two give none twice
-// as long as the range has room.
+// The running daemon gives projects from the first one on, and Apply from the last one downwards:
+// so the two give none twice as long as the range has room.
 func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string) (done Applied, err error) {
 	err = p.about(pv, func() error {
 		if err := record.CheckPV(pv); err != nil {
@@ -84,8 +85,8 @@ func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string) (done A
 	return done, err
 }
 
-// finishApply sets the limit, by the record of now: the daemon may have made the volume larger while it was walked, or
-// removed it, and given its project away.
+// finishApply sets the limit, by the record of now: the daemon may have made the volume larger
+// while it was walked, or removed it, and given its project away.
 func (s *session) finishApply(ctx context.Context, dir int, was record.Record) error {
 	if err := s.exclude(ctx); err != nil {
 		return err
@@ -101,7 +102,8 @@ func (s *session) finishApply(ctx context.Context, dir int, was record.Record) e
 	return s.limit(dir, now, max(now.Requested, now.Promised))
 }
 
-// only keeps a second process out for as long as the session lasts: the kernel ends the lock with the process.
+// only keeps a second process out for as long as the session lasts: the kernel ends the lock with
+// the process.
 func (s *session) only() error {
 	staging, err := s.dir(stagingDir)
 	if err != nil {
@@ -165,8 +167,8 @@ func (s *session) lastFree() (uint32, error) {
 	return 0, fmt.Errorf("%w: %d to %d", ErrNoProject, s.quotas.First, s.quotas.Last)
 }
 
-// projector gives what package tree walks, which says what is refused, a project. A directory hands it down before its
-// entries are visited, so that what is made meanwhile has it.
+// projector gives what package tree walks, which says what is refused, a project. A directory hands
+// it down before its entries are visited, so that what is made meanwhile has it.
 type projector struct {
 	ctx     context.Context
 	leases  openat.Leases

@@ -12,7 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// unlimited is a pool with project quotas that has a volume from before: with files, and with what can have no project.
+// unlimited is a pool with project quotas that has a volume from before: with files, and with what
+// can have no project.
 func unlimited(t *testing.T) (r *rig, k *kernel, dir string) {
 	t.Helper()
 	r, k = onXFS(t)
@@ -24,7 +25,8 @@ func unlimited(t *testing.T) (r *rig, k *kernel, dir string) {
 	return r, k, dir
 }
 
-// A volume that has files gets a project, its files too, and then its limit. Doing it again changes nothing.
+// A volume that has files gets a project, its files too, and then its limit. Doing it again changes
+// nothing.
 func TestApply(t *testing.T) {
 	r, k, dir := unlimited(t)
 	r.limited(t, "pvc-new")
@@ -63,7 +65,8 @@ func TestApplyLeased(t *testing.T) {
 	}
 }
 
-// One that dies after any step is done again, with the same project, and the volume can be removed in between.
+// One that dies after any step is done again, with the same project, and the volume can be removed
+// in between.
 func TestApplyCrash(t *testing.T) {
 	for _, step := range []string{"record written", "record named", "walked", "quota set"} {
 		r, k, _ := unlimited(t)
@@ -113,7 +116,8 @@ func TestApplyRefuses(t *testing.T) {
 	refused("in the trash", pv, ErrPlace)
 }
 
-// The daemon makes the volume larger while its files get the project: the limit is that of the larger one.
+// The daemon makes the volume larger while its files get the project: the limit is that of the
+// larger one.
 func TestApplyWhileGrowing(t *testing.T) {
 	r, k, _ := unlimited(t)
 	daemon := withQuotas(t, r.path, &BegunProjects{}, k)
@@ -129,8 +133,8 @@ func TestApplyWhileGrowing(t *testing.T) {
 	}
 }
 
-// The daemon removes the volume while its files get the project, and gives the project to another volume: that keeps
-// its limit.
+// The daemon removes the volume while its files get the project, and gives the project to another
+// volume: that keeps its limit.
 func TestApplyWhileRemoved(t *testing.T) {
 	r, k, _ := unlimited(t)
 	daemon := withQuotas(t, r.path, &BegunProjects{}, k)

@@ -11,13 +11,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// An archived volume has its directory in the archive under its PV's name, and its record beside it as
-// NAME.json. Names of directories and of records never meet: no directory's name ends in .json. A PV's name
-// may come again, of adopted volumes for instance: then the next one is NAME~2, which no PV is called.
+// An archived volume has its directory in the archive under its PV's name, and its record beside it
+// as NAME.json. Names of directories and of records never meet: no directory's name ends in .json.
+// A PV's name may come again, of adopted volumes for instance: then the next one is NAME~2, which
+// no PV is called.
 //
-// Earlier versions named both after the volume's directory in the pool, which a volume that is made later,
-// or another archived one's record, may have as well. A directory without a record beside it is one whose
-// record is still among the pool's: its archiving was cut short.
+// Earlier versions named both after the volume's directory in the pool, which a volume that is made
+// later, or another archived one's record, may have as well. A directory without a record beside it
+// is one whose record is still among the pool's: its archiving was cut short.
 
 // archivesMax is how many archived volumes one PV's name may have.
 const archivesMax = 1000
@@ -30,7 +31,8 @@ func archiveName(pv string, n int) string {
 	return pv + "~" + strconv.Itoa(n)
 }
 
-// halfArchived is the name of the directory in the archive whose record is among the pool's, "" if there is none.
+// halfArchived is the name of the directory in the archive whose record is among the pool's, "" if
+// there is none.
 func halfArchived(pv string, exists func(string) (bool, error)) (string, error) {
 	for n := 1; n <= archivesMax; n++ {
 		name := archiveName(pv, n)
@@ -128,8 +130,8 @@ func (s *session) archiveRecord(r record.Record) error {
 		return err
 	}
 	volumes, archive := s.dirs[volumesDir], s.dirs[archiveDir]
-	// The new name first: a filesystem that does not make a rename durable at once has the directory
-	// under both names then, not under none.
+	// The new name first: a filesystem that does not make a rename durable at once has the
+	// directory under both names then, not under none.
 	err = errors.Join(s.sync(archiveDir), s.sync(""))
 	if err != nil {
 		return err
@@ -164,8 +166,8 @@ func (s *session) putBackArchived(r record.Record) error {
 	return s.putBack(r, archiveDir, name)
 }
 
-// unarchive undoes Archive: first the record, then the directory. A crash in between leaves what one in
-// Archive leaves, and PutBack goes on.
+// unarchive undoes Archive: first the record, then the directory. A crash in between leaves what
+// one in Archive leaves, and PutBack goes on.
 func (s *session) unarchive(pv, claimUID string) error {
 	if err := s.open(volumesDir, archiveDir); err != nil {
 		return err
@@ -200,8 +202,8 @@ type archivedVolume struct {
 	name string // of the directory
 }
 
-// findArchived looks for a PV's volume that is archived whole, ErrNotRecorded if there is none. If there are
-// several, or only one of another claim, there is none: of these people decide.
+// findArchived looks for a PV's volume that is archived whole, ErrNotRecorded if there is none. If
+// there are several, or only one of another claim, there is none: of these people decide.
 func (s *session) findArchived(pv, claimUID string) (found archivedVolume, err error) {
 	files, err := s.names(archiveDir)
 	if err != nil {
@@ -230,8 +232,8 @@ func (s *session) findArchived(pv, claimUID string) (found archivedVolume, err e
 	return found, err
 }
 
-// LookupArchived returns the record of a claim's volume that is whole in the archive, its record too;
-// ErrNotRecorded if there is none.
+// LookupArchived returns the record of a claim's volume that is whole in the archive, its record
+// too; ErrNotRecorded if there is none.
 func (p *Pool) LookupArchived(ctx context.Context, id mounts.Identity, pv, claimUID string) (r record.Record, err error) {
 	err = p.on(ctx, id, pv, func(s *session) error {
 		if err := s.open(archiveDir); err != nil {
@@ -244,9 +246,9 @@ func (p *Pool) LookupArchived(ctx context.Context, id mounts.Identity, pv, claim
 	return r, err
 }
 
-// archivedBefore puts back a volume that is to be made and is whole in the archive: its claim was deleted, and
-// then the API server was restored to a day before the volume was made. back is false if there is none; that
-// costs one look.
+// archivedBefore puts back a volume that is to be made and is whole in the archive: its claim was
+// deleted, and then the API server was restored to a day before the volume was made. back is false
+// if there is none; that costs one look.
 func (s *session) archivedBefore(spec Spec) (back bool, err error) {
 	archive, err := s.dir(archiveDir)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// adoptedNames are directories of other people's making, and PVs of their naming: the names of directories
-// and of records meet.
+// adoptedNames are directories of other people's making, and PVs of their naming: the names of
+// directories and of records meet.
 func TestArchiveNames(t *testing.T) {
 	r := onTmpfs(t)
 	names := []string{"data", "data.json", "data.json.json", "data~2"}
@@ -97,8 +97,8 @@ func TestPutBackBesideAStranger(t *testing.T) {
 	}
 }
 
-// What is whole in the trash is not purged by who did not let its object go, and what is retained is not
-// emptied further.
+// What is whole in the trash is not purged by who did not let its object go, and what is retained
+// is not emptied further.
 func TestPurgeOnlyWhatIsDiscarded(t *testing.T) {
 	r := onTmpfs(t)
 	trashed(t, r)

@@ -12,7 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// recordAttribute has the text of a record a second time, in an attribute of the record's own file. Versions before
+// recordAttribute has the text of a record a second time, in an attribute of the record's own file.
+// Versions before
 // 0.2.0 wrote it and did not wait for the file's data, which a power cut could take then. This version only
 // reads it, for a host that lost power under one of those: 0.3.0 need not (docs/decisions.md).
 const recordAttribute = "user.hostpath-provisioner.record"
@@ -20,8 +21,8 @@ const recordAttribute = "user.hostpath-provisioner.record"
 // attributeMax bounds the text that was put into an attribute, in bytes.
 const attributeMax = 2 << 10
 
-// cutShort: a power cut leaves the beginning of a file, which can be nothing, and zeros for what was
-// not written. Anything else is an edit, or damage, and the attribute is not used.
+// cutShort: a power cut leaves the beginning of a file, which can be nothing, and zeros for what
+// was not written. Anything else is an edit, or damage, and the attribute is not used.
 func cutShort(text, whole []byte) bool {
 	written := bytes.TrimRight(text, "\x00")
 	return len(text) <= len(whole) && len(written) < len(whole) && bytes.HasPrefix(whole, written)
@@ -64,8 +65,8 @@ func (s *session) repairAll(ctx context.Context, files map[string]bool) error {
 	return nil
 }
 
-// repair writes the data of a record again that a power cut took. A crash on the way leaves a beginning
-// of it, as the power cut did.
+// repair writes the data of a record again that a power cut took. A crash on the way leaves a
+// beginning of it, as the power cut did.
 func (s *session) repair(pv string) (bool, error) {
 	volumes, name := s.dirs[volumesDir], pv+recordSuffix
 	text, err := readFile(volumes, name, record.MaxSize)

@@ -26,9 +26,9 @@ var logging = []struct {
 	{"xfs", "xfs", 320, nil},
 }
 
-// A power cut under an earlier version took the data of a record, for which that version did not wait. This
-// version knows the volume all the same, and its first sweep writes the record again. What this version
-// makes is written out, also where the record is longer than a block.
+// A power cut under an earlier version took the data of a record, for which that version did not
+// wait. This version knows the volume all the same, and its first sweep writes the record again.
+// What this version makes is written out, also where the record is longer than a block.
 func TestRecordInTheLog(t *testing.T) {
 	for _, fs := range logging {
 		t.Run(fs.name, func(t *testing.T) {
@@ -78,7 +78,8 @@ func TestNoAttributeIsWritten(t *testing.T) {
 	}
 }
 
-// createAsBefore makes a volume as the versions before 0.2.0 did. It is frozen: each call stands here as it was made.
+// createAsBefore makes a volume as the versions before 0.2.0 did. It is frozen: each call stands
+// here as it was made.
 func (r *rig) createAsBefore(t *testing.T, pv string) {
 	t.Helper()
 	text, err := spec(pv).Record.Encode()

@@ -12,8 +12,8 @@ import (
 
 var times = regexp.MustCompile(`"created": "[^"]*"`)
 
-// contents prints everything below a directory: names, types, modes, owners, and what files and links
-// contain. Tests compare whole trees, so that what no test thought of is noticed as well.
+// contents prints everything below a directory: names, types, modes, owners, and what files and
+// links contain. Tests compare whole trees, so that what no test thought of is noticed as well.
 func contents(t testing.TB, root string) string {
 	t.Helper()
 	var out strings.Builder

@@ -15,8 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
-// A copy is a volume that has data before it has an object, or a snapshot. It is made in staging, under a record that is durable before
-// the first file:
+// A copy is a volume that has data before it has an object, or a snapshot. It is made in staging,
+// under a record that is durable before the first file:
 //
 //	record written   a crash leaves <pv>.json.new, torn or not: swept, or written again
 //	staging made     and staging/<pv>, empty: the same
@@ -28,19 +28,22 @@ import (
 //	renamed          a volume without an object: published, or Undo
 //	pool durable     the same
 //
-// To discard is to rename staging/<pv>, whatever it has, to trash/<pv>~, from where Purge removes it and the record. So a
-// copy is whole in the pool or not there, and one that died is begun anew. Its record says Unpublished until the moment
-// before its object is made: as long as it says that no pod had it, and its data goes with it. That of a snapshot says so
-// until the moment before it is said to be ready, and nothing is made from it before.
+// To discard is to rename staging/<pv>, whatever it has, to trash/<pv>~, from where Purge removes
+// it and the record. So a copy is whole in the pool or not there, and one that died is begun anew.
+// Its record says Unpublished until the moment before its object is made: as long as it says that
+// no pod had it, and its data goes with it. That of a snapshot says so until the moment before it
+// is said to be ready, and nothing is made from it before.
 
-// isCopy reports whether a record is of a snapshot, or of a volume that was made as a copy of another one or of a snapshot.
+// isCopy reports whether a record is of a snapshot, or of a volume that was made as a copy of
+// another one or of a snapshot.
 func isCopy(r record.Record) bool { return r.Origin.Name != "" }
 
 // half reports whether a record is of a copy whose object was not to be made yet.
 func half(r record.Record) bool { return isCopy(r) && r.Unpublished && !r.Retained }
 
-// otherCopy reports whether a claim's copy is not the one that it is to have by now: the claim that is its source was made
-// anew, or the pool's pattern of directories or way of making snapshots changed.
+// otherCopy reports whether a claim's copy is not the one that it is to have by now: the claim that
+// is its source was made anew, or the pool's pattern of directories or way of making snapshots
+// changed.
 func otherCopy(old, want record.Record) bool {
 	lesser := want.Kind == record.Snapshot && old.Atomic != want.Atomic
 	return old.ClaimUID == want.ClaimUID && (old.Origin.Name != want.Origin.Name || old.Directory != want.Directory || lesser)
@@ -95,8 +98,8 @@ func (s *session) prepareCopy(spec Spec) error {
 	return nil
 }
 
-// stageCopy makes the directory that is filled, with the project and the limit that count what comes into it, and the
-// record, durably. An atomic copy makes its own directory, and dir is -1.
+// stageCopy makes the directory that is filled, with the project and the limit that count what
+// comes into it, and the record, durably. An atomic copy makes its own directory, and dir is -1.
 func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	record, err := s.beginRecord(spec.Record)
 	if err != nil {
@@ -171,8 +174,8 @@ func (s *session) openSource(o record.Origin) (fd int, err error) {
 	return s.openVolume(r.Directory)
 }
 
-// sameSource reports, as an error, that the volume that was copied is not in its place any more: files of it may have
-// been removed before they were copied.
+// sameSource reports, as an error, that the volume that was copied is not in its place any more:
+// files of it may have been removed before they were copied.
 func (s *session) sameSource(o record.Origin, was int) error {
 	fd, err := s.openSource(o)
 	if err != nil {
@@ -204,7 +207,8 @@ func (s *session) fill(from, to int, spec Spec) error {
 	})
 }
 
-// passes copies a tree in one pass, or in three, the last of which has little to do: only that one needs the pause.
+// passes copies a tree in one pass, or in three, the last of which has little to do: only that one
+// needs the pause.
 //
 //	all of it            as long as there are files
 //	what changed since   as long as it takes to look at each
@@ -262,7 +266,8 @@ func (s *session) discardCopy(pv string) (bool, error) {
 	return true, s.discard(r, place)
 }
 
-// discard moves a copy that was not published to where Purge removes it. Its record stays until then.
+// discard moves a copy that was not published to where Purge removes it. Its record stays until
+// then.
 func (s *session) discard(r record.Record, place record.Place) error {
 	trash, err := s.dir(trashDir)
 	if err != nil {

@@ -55,8 +55,8 @@ func onEach(t *testing.T, run func(t *testing.T, fs, base string)) {
 	}
 }
 
-// A copy that dies after any of its steps is not in the pool, or whole. Made again it is what one is that nothing
-// happened to; and one that no claim wants leaves nothing.
+// A copy that dies after any of its steps is not in the pool, or whole. Made again it is what one
+// is that nothing happened to; and one that no claim wants leaves nothing.
 func TestCopyCrash(t *testing.T) {
 	onEach(t, func(t *testing.T, fs, base string) {
 		fresh := func(n int) *rig {
@@ -160,7 +160,8 @@ func TestCopyPublished(t *testing.T) {
 	}
 }
 
-// A copy without an object is not taken for one of another origin. One whose object may have been made stays as it is.
+// A copy without an object is not taken for one of another origin. One whose object may have been
+// made stays as it is.
 func TestCopyOfAnotherOrigin(t *testing.T) {
 	for _, published := range []bool{false, true} {
 		r := onTmpfs(t)
@@ -259,7 +260,8 @@ func TestCopyWithoutSource(t *testing.T) {
 	}
 }
 
-// A copy that is canceled, or that has no room, is discarded, and one is never made in full where blocks were to be shared.
+// A copy that is canceled, or that has no room, is discarded, and one is never made in full where
+// blocks were to be shared.
 func TestCopyFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(r *rig, s *Spec, cancel func())
@@ -338,7 +340,8 @@ func TestCopyAlone(t *testing.T) {
 	}
 }
 
-// A copy is limited before its first file, all of it is counted as its own, and no limit is left of one that died.
+// A copy is limited before its first file, all of it is counted as its own, and no limit is left of
+// one that died.
 func TestCopyLimited(t *testing.T) {
 	r, k := onXFS(t)
 	write(t, filepath.Join(r.limitedDir(t, pv), "below", "file"), "data")

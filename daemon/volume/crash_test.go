@@ -134,8 +134,8 @@ func must(t testing.TB, err error) {
 
 type crash struct{ step string }
 
-// stopAt plays a process that dies right after a step: nothing that the call would still do happens.
-// "#3" is the third step. It returns the step's name and whether it was reached.
+// stopAt plays a process that dies right after a step: nothing that the call would still do
+// happens. "#3" is the third step. It returns the step's name and whether it was reached.
 func stopAt(r *rig, step string, call func() error) (died string, err error) {
 	n := 0
 	r.atCrashPoint = func(name string) {
@@ -157,9 +157,9 @@ func restarted(r *rig) *rig {
 	return &rig{Pool: New(Options{Name: "fast", Path: r.path}), path: r.path, id: r.id}
 }
 
-// TestCrash lets every call die after each of its steps, on every filesystem, sweeps as a new process
-// does, calls again, and compares the whole tree with that of a call that nothing happened to.
-// Beside it lie directories that are not ours.
+// TestCrash lets every call die after each of its steps, on every filesystem, sweeps as a new
+// process does, calls again, and compares the whole tree with that of a call that nothing happened
+// to. Beside it lie directories that are not ours.
 func TestCrash(t *testing.T) {
 	for _, fs := range filesystems {
 		t.Run(fs.name, func(t *testing.T) {
@@ -250,8 +250,8 @@ func (r *rig) undoAll(t *testing.T) error {
 
 func second[T any](_ T, err error) error { return err }
 
-// A directory that is not ours has the volume's name, and the process dies wherever it does: the next one refuses the volume,
-// also where it makes the volume before it sweeps.
+// A directory that is not ours has the volume's name, and the process dies wherever it does: the
+// next one refuses the volume, also where it makes the volume before it sweeps.
 func TestCrashBesideAStranger(t *testing.T) {
 	for n := 1; ; n++ {
 		r := onTmpfs(t)
@@ -271,8 +271,9 @@ func TestCrashBesideAStranger(t *testing.T) {
 	}
 }
 
-// Another process takes the volume's name between the look and the rename. The volume is refused, and at no
-// moment, whenever the process dies, is there a record that would make the stranger's directory ours.
+// Another process takes the volume's name between the look and the rename. The volume is refused,
+// and at no moment, whenever the process dies, is there a record that would make the stranger's
+// directory ours.
 func TestCrashAfterLosingTheName(t *testing.T) {
 	stranger := func(r *rig) { write(t, filepath.Join(r.path, spec(pv).Directory, "file"), "not ours") }
 	for n := 1; ; n++ {

@@ -27,26 +27,30 @@ type Spec struct {
 	Label         string      // its SELinux label, born with it; "" leaves it to the policy
 	Quota         int64       // in bytes, to which the directory is limited; 0 sets none
 	Project       bool        // it is limited by a project quota, and not as CephFS does it (ErrNoQuota elsewhere)
-	// Full is of a volume with an Origin: its data is copied, at most as much as Requested, and not shared with the origin's.
+	// Full is of a volume with an Origin: its data is copied, at most as much as Requested, and not
+	// shared with the origin's.
 	Full bool
-	// Subvolume: the directory is a subvolume of a btrfs. One with an Origin that is a subvolume, too, is a snapshot of that, of one
-	// moment, unless Full; a snapshot of a plain directory is refused (subvolume.ErrNone).
+	// Subvolume: the directory is a subvolume of a btrfs. One with an Origin that is a subvolume,
+	// too, is a snapshot of that, of one moment, unless Full; a snapshot of a plain directory is
+	// refused (subvolume.ErrNone).
 	Subvolume bool
 	// Copied is told what the copy has, before the volume is in its place. It may be nil.
 	Copied func(treecopy.Copied)
-	// Pause begins a time in which nothing writes to the Origin, for the last pass of a copy that is not Full. end ends it, and
-	// returns an error unless it lasted until then; ctx ends when it ends early. Pause is nil for a copy of one pass.
+	// Pause begins a time in which nothing writes to the Origin, for the last pass of a copy that
+	// is not Full. end ends it, and returns an error unless it lasted until then; ctx ends when it
+	// ends early. Pause is nil for a copy of one pass.
 	Pause func(ctx context.Context) (paused context.Context, end func() error, err error)
-	// PutBack: in a shared pool, what is whole in the trash or the archive is put back. Without it that is ErrRemoved: another
-	// daemon may be about to remove it, after one that was paused decided to make it. In other pools it is put back always.
+	// PutBack: in a shared pool, what is whole in the trash or the archive is put back. Without it
+	// that is ErrRemoved: another daemon may be about to remove it, after one that was paused
+	// decided to make it. In other pools it is put back always.
 	PutBack bool
 }
 
 // Create makes a volume's directory and returns its absolute path; then both it and its record are
 // on stable storage. A volume that is there already is fine, if its record says the same. Nothing
-// is left of one that cannot be made (ENOSPC, EDQUOT). What else is there is ErrForeign, ErrConflict
-// or ErrPlace, and is not touched. A volume with an Origin is a copy of that, which takes as long as there are files
-// (copy.go).
+// is left of one that cannot be made (ENOSPC, EDQUOT). What else is there is ErrForeign,
+// ErrConflict or ErrPlace, and is not touched. A volume with an Origin is a copy of that, which
+// takes as long as there are files (copy.go).
 func (p *Pool) Create(ctx context.Context, id mounts.Identity, spec Spec) (dir string, err error) {
 	if err := record.CheckDirectory(spec.Directory); err != nil {
 		return "", p.about(spec.PV, err)
@@ -110,9 +114,10 @@ func (s *session) create(spec Spec) error {
 	}
 }
 
-// resume finishes a volume whose directory is in the pool: the call that put it there may have died, or
-// returned an error, before that was durable. One that is in the trash or the archive was deleted, and
-// then the API server was restored to a day before it was made: it is the same claim's.
+// resume finishes a volume whose directory is in the pool: the call that put it there may have
+// died, or returned an error, before that was durable. One that is in the trash or the archive was
+// deleted, and then the API server was restored to a day before it was made: it is the same
+// claim's.
 func (s *session) resume(r record.Record, place record.Place) error {
 	if err := s.wholeBack(r, place); err != nil {
 		return err
@@ -153,7 +158,8 @@ var errBegun = errors.New("begun already")
 //	renamed             a volume without an object, perhaps not durable: published, or Undo
 //	pool durable        a volume without an object: published, or Undo
 //
-// A power cut can undo the last steps, but a reader that sees "renamed" sees "durable" (TestPowerCut).
+// A power cut can undo the last steps, but a reader that sees "renamed" sees "durable"
+// (TestPowerCut).
 func (s *session) make(spec Spec) (err error) {
 	for range 3 {
 		done, assignErr := s.assign(&spec)
@@ -170,7 +176,8 @@ func (s *session) make(spec Spec) (err error) {
 
 // makeAssigned is make of a volume that has its project, if it is to have one.
 func (s *session) makeAssigned(spec Spec) error {
-	// A record that was begun beside what is there, and left by a crash, would say that it is this volume's.
+	// A record that was begun beside what is there, and left by a crash, would say that it is this
+	// volume's.
 	if there, err := exists(s.root, spec.Directory); there || err != nil {
 		return cmp.Or(err, errBegun)
 	}
@@ -223,8 +230,9 @@ func (s *session) prepare(spec Spec) error {
 	return err
 }
 
-// makeDurable makes sure that a reader that finds the directory in the pool after a power cut finds the whole
-// record, too. Where the filesystem keeps the order of changes, the record's data is all that has to be waited for.
+// makeDurable makes sure that a reader that finds the directory in the pool after a power cut finds
+// the whole record, too. Where the filesystem keeps the order of changes, the record's data is all
+// that has to be waited for.
 func (s *session) makeDurable(record, dir int) error {
 	if s.pool.ordered.of(s.id, s.root) {
 		return wrap("writing out the record", writeOut(record))
@@ -236,8 +244,9 @@ func (s *session) makeDurable(record, dir int) error {
 	)
 }
 
-// beginRecord writes the first record of a volume, and returns its file; errBegun if the volume has one. Where its
-// data has to be written out (makeDurable), that begins: the disk works while the directory is made.
+// beginRecord writes the first record of a volume, and returns its file; errBegun if the volume has
+// one. Where its data has to be written out (makeDurable), that begins: the disk works while the
+// directory is made.
 func (s *session) beginRecord(r record.Record) (fd int, err error) {
 	there, err := exists(s.dirs[volumesDir], r.PV+recordSuffix)
 	switch {
@@ -285,8 +294,8 @@ func (s *session) writeRecord(r record.Record) (fd int, err error) {
 	return fd, wrap("writing the record", err)
 }
 
-// finishRecordName gives a new record its final name, if a crash came before that. One that has an older
-// record beside it was to replace that and was not: it goes.
+// finishRecordName gives a new record its final name, if a crash came before that. One that has an
+// older record beside it was to replace that and was not: it goes.
 func (s *session) finishRecordName(pv string) error {
 	volumes, err := s.dir(volumesDir)
 	if err != nil {
@@ -337,8 +346,8 @@ func (s *session) makeStaging(spec Spec) (fd int, err error) {
 	return fd, wrap("opening the directory", err)
 }
 
-// applyAttributes gives a directory its project, quota, owner and mode, in that order: chown clears set-id bits
-// (chown(2)), and the mode says that all the rest is done.
+// applyAttributes gives a directory its project, quota, owner and mode, in that order: chown clears
+// set-id bits (chown(2)), and the mode says that all the rest is done.
 func (s *session) applyAttributes(dir int, spec Spec) error {
 	if err := s.project(dir, spec.Record); err != nil {
 		return err

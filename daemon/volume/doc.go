@@ -1,5 +1,5 @@
-// Package volume is the store of one pool: it makes, moves, archives and removes the directories of volumes, and
-// keeps a record of each.
+// Package volume is the store of one pool: it makes, moves, archives and removes the directories of
+// volumes, and keeps a record of each.
 //
 // Everything it knows stands below the pool's own directory:
 //
@@ -15,12 +15,13 @@
 // volume's name in the pool is foreign: that is how a crash while losing a race for a name
 // is told from one after winning it.
 //
-// In a shared pool daemons of other hosts may be at work, too. There nothing is staged: shared.go says
-// how a volume is made instead.
+// In a shared pool daemons of other hosts may be at work, too. There nothing is staged: shared.go
+// says how a volume is made instead.
 //
-// Every call opens the pool anew, compares it with the identity that was checked (ErrDirectoryReplaced if it is
-// another directory; nothing was touched then), works beneath that descriptor and closes it: an open
-// directory would pin the mount. Every call can be repeated, after an error and after a crash.
+// Every call opens the pool anew, compares it with the identity that was checked
+// (ErrDirectoryReplaced if it is another directory; nothing was touched then), works beneath that
+// descriptor and closes it: an open directory would pin the mount. Every call can be repeated,
+// after an error and after a crash.
 //
 // The package will not judge a host (hostcheck does), decide what is to be done (daemon/plan does),
 // follow a symbolic link, cross a mount, or touch a directory that has no record.

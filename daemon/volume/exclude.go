@@ -12,8 +12,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// Of a pool with project quotas, a record is changed by the daemon and by Apply, two processes. Each locks the directory of
-// the records for that long: the calls of the daemon share it, because they lock volumes among themselves.
+// Of a pool with project quotas, a record is changed by the daemon and by Apply, two processes.
+// Each locks the directory of the records for that long: the calls of the daemon share it, because
+// they lock volumes among themselves.
 
 // share keeps Apply from changing records until the session ends.
 func (s *session) share(ctx context.Context) error {
@@ -39,18 +40,21 @@ func (s *session) share(ctx context.Context) error {
 	}
 }
 
-// excludedMost is how long Apply may have the records locked: it reads them all, and writes one. Where it has them for longer,
-// its process was stopped, or its disk hangs: the calls of the daemon are refused then.
+// excludedMost is how long Apply may have the records locked: it reads them all, and writes one.
+// Where it has them for longer, its process was stopped, or its disk hangs: the calls of the daemon
+// are refused then.
 const excludedMost = 5 * time.Second
 
-// excluded is since when the calls of a pool have found the records locked. The zero value is ready.
+// excluded is since when the calls of a pool have found the records locked. The zero value is
+// ready.
 type excluded struct {
 	mu          sync.Mutex
 	since, last time.Time
 }
 
-// tooLong notes that the records are locked now, and reports whether calls have found that for too long: the next ones
-// do not wait. What was found longer ago, or before a call found them free, was another lock.
+// tooLong notes that the records are locked now, and reports whether calls have found that for too
+// long: the next ones do not wait. What was found longer ago, or before a call found them free, was
+// another lock.
 func (e *excluded) tooLong(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,11 +85,13 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// turns is when Apply may lock the records again. It is used by one call at a time, which holds the lock of only.
+// turns is when Apply may lock the records again. It is used by one call at a time, which holds the
+// lock of only.
 type turns struct{ locked, next time.Time }
 
-// end has the calls that wait go first: Apply leaves the records free for as long as it had them locked, and for
-// some tries at least. flock(2) is not fair, and Apply goes on to the next volume within a millisecond.
+// end has the calls that wait go first: Apply leaves the records free for as long as it had them
+// locked, and for some tries at least. flock(2) is not fair, and Apply goes on to the next volume
+// within a millisecond.
 func (t *turns) end(now time.Time) { t.next = now.Add(max(now.Sub(t.locked), 3*lockTries)) }
 
 // exclude waits until no call of the daemon is under way that may change a record.

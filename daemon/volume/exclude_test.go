@@ -12,8 +12,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// A process that gives volumes their limits was stopped while it has the records locked. The first call of the daemon waits
-// for it, the next ones do not, and none waits for longer than its context; when the lock is free, all is as before.
+// A process that gives volumes their limits was stopped while it has the records locked. The first
+// call of the daemon waits for it, the next ones do not, and none waits for longer than its
+// context; when the lock is free, all is as before.
 func TestRecordsLockedForLong(t *testing.T) {
 	r, _ := onXFS(t)
 	r.limited(t, "pvc-removed")
@@ -53,8 +54,8 @@ func TestRecordsLockedForLong(t *testing.T) {
 	must(t, err)
 }
 
-// A process that gives many volumes their limits has the records locked for a moment for each. A call of the daemon waits for
-// that moment, however long all of them take.
+// A process that gives many volumes their limits has the records locked for a moment for each. A
+// call of the daemon waits for that moment, however long all of them take.
 func TestRecordsLockedOften(t *testing.T) {
 	r, _ := onXFS(t)
 	volumes, err := unix.Open(r.meta("volumes"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -109,7 +110,8 @@ func (k *setting) Set(root int, id uint32, l quota.Limit) error {
 	return k.kernel.Set(root, id, l)
 }
 
-// The daemon removes the last of a volume while its limit is about to be set: no limit is left of it.
+// The daemon removes the last of a volume while its limit is about to be set: no limit is left of
+// it.
 func TestApplyWhilePurged(t *testing.T) {
 	r, k, _ := unlimited(t)
 	daemon := withQuotas(t, r.path, &BegunProjects{}, k)

@@ -6,9 +6,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// fsyncGroup makes callers share the fsyncs of one directory: who arrives while one is under way waits
-// for the next, which one of those who wait does for all of them, on its own descriptor. It keeps
-// nothing when the last caller left.
+// fsyncGroup makes callers share the fsyncs of one directory: who arrives while one is under way
+// waits for the next, which one of those who wait does for all of them, on its own descriptor. It
+// keeps nothing when the last caller left.
 type fsyncGroup struct {
 	mu   sync.Mutex
 	dirs map[fsyncKey]*shared

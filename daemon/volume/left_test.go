@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The names of what could not be removed are its owner's: of each path both ends are told, on one line.
+// The names of what could not be removed are its owner's: of each path both ends are told, on one
+// line.
 func TestLeftPathsAreBounded(t *testing.T) {
 	path := func() string { return "first\n" + strings.Repeat("\x1b[31m/deep", 10_000) + "/last\xff" }
 	for name, err := range map[string]func(Rest) error{

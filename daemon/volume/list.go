@@ -35,8 +35,8 @@ type Inventory struct {
 	Damaged   []Damaged
 }
 
-// Promised is what the pool keeps for its volumes, in bytes: also for those in the trash and in the archive, and for
-// those that are retained, but for none whose directory is gone.
+// Promised is what the pool keeps for its volumes, in bytes: also for those in the trash and in the
+// archive, and for those that are retained, but for none whose directory is gone.
 func (inv Inventory) Promised() (sum uint64) {
 	for _, r := range slices.Concat(inv.Volumes, inv.Archived) {
 		if r.Place == record.Nowhere {
@@ -214,7 +214,8 @@ func recordNames(files map[string]bool) []string {
 }
 
 // foreign are the entries of the pool that no record knows. The pool was read before the records,
-// and each entry is looked at once more after them: what was made or undone meanwhile is not foreign.
+// and each entry is looked at once more after them: what was made or undone meanwhile is not
+// foreign.
 func (s *session) foreign(c census, inv Inventory) ([]string, error) {
 	known, staged := map[string]bool{metaDir: true}, map[string]string{}
 	for _, v := range inv.Volumes {

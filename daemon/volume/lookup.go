@@ -45,8 +45,8 @@ func (s *session) loadNew(dir int, pv string) (record.Record, error) {
 	return r, nil
 }
 
-// place looks where a recorded directory is, our own places first: what has the volume's name in the
-// pool while its directory is still, or already, elsewhere is foreign.
+// place looks where a recorded directory is, our own places first: what has the volume's name in
+// the pool while its directory is still, or already, elsewhere is foreign.
 func (s *session) place(r record.Record) (record.Place, error) {
 	place, _, err := s.locate(r)
 	return place, err
@@ -92,8 +92,8 @@ func (s *session) find(pv string) (record.Record, record.Place, error) {
 	return r, place, err
 }
 
-// Lookup returns a volume's record, with the place of its directory; ErrNotRecorded or ErrDamaged, if
-// there is no record or none that can be read. A name that no record could have is not recorded.
+// Lookup returns a volume's record, with the place of its directory; ErrNotRecorded or ErrDamaged,
+// if there is no record or none that can be read. A name that no record could have is not recorded.
 func (p *Pool) Lookup(ctx context.Context, id mounts.Identity, pv string) (r record.Record, err error) {
 	if err := record.CheckPV(pv); err != nil {
 		return r, p.about(pv, fmt.Errorf("%w: %w", ErrNotRecorded, err))

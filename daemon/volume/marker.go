@@ -57,9 +57,9 @@ func makeOwn(dir int, name string) error {
 	return wrap("making "+name, err)
 }
 
-// Remark writes the marker anew, because whose the pool is was learnt or has changed. A pool that has a marker
-// with another ID, or none, is ErrPrepared. A crash leaves the old marker or the new one, and perhaps a file
-// beside it that the next call removes.
+// Remark writes the marker anew, because whose the pool is was learnt or has changed. A pool that
+// has a marker with another ID, or none, is ErrPrepared. A crash leaves the old marker or the new
+// one, and perhaps a file beside it that the next call removes.
 func (p *Pool) Remark(ctx context.Context, id mounts.Identity, m hostcheck.Marker) error {
 	return p.with(ctx, id, "writing its marker", func(s *session) error { return wrap("writing its marker", s.remark(m)) })
 }
@@ -80,8 +80,8 @@ func (s *session) remark(m hostcheck.Marker) error {
 	if err := removeOrphanedMarkers(meta); err != nil {
 		return err
 	}
-	// A name of its own, because daemons of other nodes may write the same marker now. One that loses its
-	// file to removeOrphanedMarkers of another finds nothing to rename, and tries again.
+	// A name of its own, because daemons of other nodes may write the same marker now. One that
+	// loses its file to removeOrphanedMarkers of another finds nothing to rename, and tries again.
 	aside := markerAside + rand.Text()
 	fd, err := createFile(meta, aside, text)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Open returns a descriptor (O_PATH) of a volume's directory, which the caller closes, and the volume's record. It is
-// ErrNotRecorded without a record, ErrPlace for a volume that is not in the pool, and ErrForeign for what is no directory, or
-// has something mounted on it.
+// Open returns a descriptor (O_PATH) of a volume's directory, which the caller closes, and the
+// volume's record. It is ErrNotRecorded without a record, ErrPlace for a volume that is not in the
+// pool, and ErrForeign for what is no directory, or has something mounted on it.
 func (p *Pool) Open(ctx context.Context, id mounts.Identity, pv string) (fd int, r record.Record, err error) {
 	if err := record.CheckPV(pv); err != nil {
 		return -1, r, p.about(pv, fmt.Errorf("%w: %w", ErrNotRecorded, err))

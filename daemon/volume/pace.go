@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// burst is how many entries are removed or copied before a purge or a copy looks whether it is in the way.
+// burst is how many entries are removed or copied before a purge or a copy looks whether it is in
+// the way.
 const burst = 32
 
 // pace is how fast a call goes that consists of very many small ones.
@@ -17,8 +18,9 @@ type pace struct {
 	began time.Time
 }
 
-// giveWay is called before each entry. It makes way for calls in the foreground: their fsyncs commit the journal with
-// all that a purge or a copy put there, so these do little while such calls are under way.
+// giveWay is called before each entry. It makes way for calls in the foreground: their fsyncs
+// commit the journal with all that a purge or a copy put there, so these do little while such calls
+// are under way.
 func (p *pace) giveWay() error {
 	p.pool.progress(p.call)
 	if p.since++; p.since < burst {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// pausing is the copy of a volume that is written to before its pause, and whose pods go on at the end with an error, or not.
+// pausing is the copy of a volume that is written to before its pause, and whose pods go on at the
+// end with an error, or not.
 func pausing(t *testing.T, r *rig, fs string, ended error) Spec {
 	s := copyOf(fs)
 	at := filepath.Join(r.path, spec(pv).Directory)
@@ -19,8 +20,8 @@ func pausing(t *testing.T, r *rig, fs string, ended error) Spec {
 	return s
 }
 
-// What was written before the pause is in the copy. If the pods went on before it was whole, or did not stand still, there is no
-// copy.
+// What was written before the pause is in the copy. If the pods went on before it was whole, or did
+// not stand still, there is no copy.
 func TestPause(t *testing.T) {
 	onEach(t, func(t *testing.T, fs, base string) {
 		if fs == "subvolumes" { // is copied at one moment without a pause

@@ -25,8 +25,8 @@ type Options struct {
 	// HostID, if it is not empty, says that daemons of other hosts may work in the pool as well: it
 	// tells this one from them, in 8 letters or digits.
 	HostID string
-	// AtStep, if it is not nil, is called after each step of each call with the step's name: a test may panic there, to play
-	// a process that dies.
+	// AtStep, if it is not nil, is called after each step of each call with the step's name: a test
+	// may panic there, to play a process that dies.
 	AtStep func(step string)
 }
 
@@ -66,7 +66,8 @@ func New(o Options) *Pool {
 	}
 }
 
-// SetQuotas says how volumes are limited by project quotas from now on; nil, as at first: they are not.
+// SetQuotas says how volumes are limited by project quotas from now on; nil, as at first: they are
+// not.
 func (p *Pool) SetQuotas(q *ProjectQuotas) { p.quotas.Store(q) }
 
 func (p *Pool) crashPoint(name string) {
@@ -133,8 +134,8 @@ type session struct {
 }
 
 // begin opens the pool, and refuses one that is not the directory that was checked. Whatever is
-// mounted or renamed from here on, the descriptors stay on the filesystem that was checked. What the
-// call is about is for Waiting.
+// mounted or renamed from here on, the descriptors stay on the filesystem that was checked. What
+// the call is about is for Waiting.
 func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *session, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -223,7 +224,8 @@ func (s *session) sync(dirs ...string) error {
 	return together(calls...)
 }
 
-// durable is sync, after which a step is done. After a failed one the state of the disk is not known.
+// durable is sync, after which a step is done. After a failed one the state of the disk is not
+// known.
 func (s *session) durable(step string, dirs ...string) error {
 	err := s.sync(dirs...)
 	if err == nil {
@@ -244,8 +246,8 @@ func together(calls ...func() error) error {
 	return errors.Join(errs...)
 }
 
-// with is the frame of every call about the pool as a whole: the pool is the one that was checked. doing is what a call
-// that waits for the disk is called by.
+// with is the frame of every call about the pool as a whole: the pool is the one that was checked.
+// doing is what a call that waits for the disk is called by.
 func (p *Pool) with(ctx context.Context, id mounts.Identity, doing string, work func(*session) error) error {
 	s, err := p.begin(ctx, id, doing)
 	if err == nil {

@@ -79,8 +79,8 @@ func TestContext(t *testing.T) {
 	r.create(t, pv)
 }
 
-// Without a record a directory's name can only be guessed. While the pool has one of the usual name, its
-// object does not go; without it nothing is left that could be in the way.
+// Without a record a directory's name can only be guessed. While the pool has one of the usual
+// name, its object does not go; without it nothing is left that could be in the way.
 func TestNotRecorded(t *testing.T) {
 	for _, name := range []string{"Trash", "Archive"} {
 		r := onTmpfs(t)
@@ -96,7 +96,8 @@ func TestNotRecorded(t *testing.T) {
 	}
 }
 
-// A directory that was begun goes, also without a record that Undo or the next try would take along.
+// A directory that was begun goes, also without a record that Undo or the next try would take
+// along.
 func TestSweepStaging(t *testing.T) {
 	r := onTmpfs(t)
 	before := contents(t, r.path)

@@ -48,8 +48,8 @@ func populate(t *testing.T, r *rig) {
 	write(t, filepath.Join(r.path, "foreign", "file"), "not ours")
 }
 
-// Whatever stands at the pool's path: if it is not the directory that was checked, no call touches it,
-// nor what was there before.
+// Whatever stands at the pool's path: if it is not the directory that was checked, no call touches
+// it, nor what was there before.
 func TestMoved(t *testing.T) {
 	for name, replace := range map[string]func(t *testing.T, path string, twin string){
 		"unmounted":         func(t *testing.T, path, _ string) { hosttest.Unmount(t, path) },
@@ -88,7 +88,8 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// remount unmounts the very same filesystem and mounts it again: what was checked is stale all the same.
+// remount unmounts the very same filesystem and mounts it again: what was checked is stale all the
+// same.
 func remount(t *testing.T, path, _ string) {
 	images, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(path)), "*", "ext4.img"))
 	must(t, err)

@@ -34,11 +34,12 @@ func cutPower(t *testing.T, dir string, how uint32) {
 	}
 }
 
-// TestPowerCut cuts the power after each step of Create and right after it, both with the order that
-// the filesystem keeps and with an fsync of each part. What is in the pool then has a whole record;
-// what a call returned is there; and going on ends in the same tree as ever.
+// TestPowerCut cuts the power after each step of Create and right after it, both with the order
+// that the filesystem keeps and with an fsync of each part. What is in the pool then has a whole
+// record; what a call returned is there; and going on ends in the same tree as ever.
 //
-// Without makeDurable's writeOut it is red on both (a directory with an empty record), without the last fsync as well.
+// Without makeDurable's writeOut it is red on both (a directory with an empty record), without the
+// last fsync as well.
 func TestPowerCut(t *testing.T) {
 	for _, fstype := range []string{"ext4", "xfs"} {
 		for _, strict := range []bool{false, true} {

@@ -8,12 +8,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// What is renamed into a directory that hands its project down must have that project already: rename(2) says EXDEV
-// else, as for another filesystem (xfs_rename, ext4_rename). Administrators set projects on a pool for a limit of the
-// whole, or on a volume for a limit of its own; so can the owner of a volume's directory.
+// What is renamed into a directory that hands its project down must have that project already:
+// rename(2) says EXDEV else, as for another filesystem (xfs_rename, ext4_rename). Administrators
+// set projects on a pool for a limit of the whole, or on a volume for a limit of its own; so can
+// the owner of a volume's directory.
 
-// inherit gives a directory that was made in staging the project that it would have if it had been made in
-// the pool itself.
+// inherit gives a directory that was made in staging the project that it would have if it had been
+// made in the pool itself.
 func (s *session) inherit(dir int) error {
 	of := quota.ProjectOf(s.root)
 	if !of.Inherits {
@@ -27,8 +28,8 @@ func (s *session) inherit(dir int) error {
 	return wrap("setting the project", err)
 }
 
-// moveOut is move into a directory of our own, or into one that is being emptied. That one's project
-// limits no volume: it is handed down no more, and what comes keeps its own.
+// moveOut is move into a directory of our own, or into one that is being emptied. That one's
+// project limits no volume: it is handed down no more, and what comes keeps its own.
 func moveOut(from int, name string, to int, newName string) error {
 	err := move(from, name, to, newName)
 	if !errors.Is(err, unix.EXDEV) {
@@ -41,9 +42,9 @@ func moveOut(from int, name string, to int, newName string) error {
 	return move(from, name, to, newName)
 }
 
-// moveBack is move of a volume's directory into the pool. If it has another project than the pool hands
-// down, it has the pool's for the moment of the rename. A crash in that moment leaves it with the pool's:
-// its files keep theirs, and the administrator sets the directory's again.
+// moveBack is move of a volume's directory into the pool. If it has another project than the pool
+// hands down, it has the pool's for the moment of the rename. A crash in that moment leaves it with
+// the pool's: its files keep theirs, and the administrator sets the directory's again.
 func moveBack(from int, name string, root int, newName string) error {
 	err := move(from, name, root, newName)
 	if !errors.Is(err, unix.EXDEV) {

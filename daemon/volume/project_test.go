@@ -58,8 +58,9 @@ var projects = []struct {
 	{"our own directories alone", func(t *testing.T, r *rig) { prepared(t, r); giveProject(t, r.meta(), pools) }, quota.Project{}},
 }
 
-// Whatever projects an administrator, or the volume's owner, has set: a volume is made with the project
-// that the pool hands down, and it is removed, archived and put back with the one that it has then.
+// Whatever projects an administrator, or the volume's owner, has set: a volume is made with the
+// project that the pool hands down, and it is removed, archived and put back with the one that it
+// has then.
 func TestProjects(t *testing.T) {
 	for _, has := range projects {
 		for _, volumes := range []quota.Project{{}, own, pools} {
@@ -104,8 +105,8 @@ func TestProjects(t *testing.T) {
 	}
 }
 
-// The owner of a volume's directory may give each one in it a project of its own. What lies too deep is moved up
-// nevertheless.
+// The owner of a volume's directory may give each one in it a project of its own. What lies too
+// deep is moved up nevertheless.
 func TestPurgeOfManyProjects(t *testing.T) {
 	r := onDisk(t, mounted(t, "xfs", 320))
 	prepared(t, r)

@@ -14,8 +14,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// A volume that is limited by a project quota has a project of its own: a number of the pool's range that no
-// other file, limit or record has. The number is in the record before anything on the disk has it, and then:
+// A volume that is limited by a project quota has a project of its own: a number of the pool's
+// range that no other file, limit or record has. The number is in the record before anything on the
+// disk has it, and then:
 //
 //	project set    staging/<pv> has the number and hands it down: no other volume is given it, and what was given it
 //	               by another process at the same moment is seen now (alone)
@@ -23,16 +24,19 @@ import (
 //	renamed        the volume is seen, limited from its first byte on
 //	removed        the directory is gone: the limit is cleared, then the record goes
 //
-// A limit is changed only while the volume's directory, or its record, holds the number. What a crash leaves is
-// found by the same two: a directory in staging has the number that its limit has (dropStaged), and a record
-// without a directory names a number whose limit is cleared if no file has it (release). So neither a number nor a
-// limit is lost, and none is taken from its owner (TestProjectCrash; test/vm kills the daemon where limits are real).
+// A limit is changed only while the volume's directory, or its record, holds the number. What a
+// crash leaves is found by the same two: a directory in staging has the number that its limit has
+// (dropStaged), and a record without a directory names a number whose limit is cleared if no file
+// has it (release). So neither a number nor a limit is lost, and none is taken from its owner
+// (TestProjectCrash; test/vm kills the daemon where limits are real).
 
-// QuotaKernel makes the calls for the filesystem of a pool's directory, which is open at root (package quota).
+// QuotaKernel makes the calls for the filesystem of a pool's directory, which is open at root
+// (package quota).
 type QuotaKernel interface {
 	Get(root int, id uint32) (quota.Usage, error)
 	Set(root int, id uint32, l quota.Limit) error
-	// From returns what the filesystem knows of projects, in their order, from an id on; none at the end.
+	// From returns what the filesystem knows of projects, in their order, from an id on; none at
+	// the end.
 	From(root int, id uint32) ([]quota.Usage, error)
 }
 
@@ -41,7 +45,8 @@ type ProjectQuotas struct {
 	Kernel       QuotaKernel
 	First, Last  uint32 // the projects that volumes may be given
 	InodesPerGiB uint64 // of a volume's size; 0 limits no inodes
-	// Named are the projects that the host has names for, which volumes are not given; nil for none.
+	// Named are the projects that the host has names for, which volumes are not given; nil for
+	// none.
 	Named func() map[uint32]bool
 	// Begun has the projects of volumes that are being made, of all pools of this process.
 	Begun *BegunProjects
@@ -50,8 +55,9 @@ type ProjectQuotas struct {
 // ErrNoProject: each project of the pool's range is used.
 var ErrNoProject = errors.New("no project of the range is free")
 
-// BegunProjects are the projects that volumes of one process are about to have. Until the directory has its project
-// nothing on the disk tells two pools of one filesystem that it is taken. The zero value is ready.
+// BegunProjects are the projects that volumes of one process are about to have. Until the directory
+// has its project nothing on the disk tells two pools of one filesystem that it is taken. The zero
+// value is ready.
 type BegunProjects struct {
 	mu  sync.Mutex
 	all map[begunProject]bool
@@ -76,7 +82,8 @@ func (b *BegunProjects) begin(p begunProject) (done func(), free bool) {
 	}, true
 }
 
-// recorded are the projects that a pool's records have, read once for each filesystem that is mounted there.
+// recorded are the projects that a pool's records have, read once for each filesystem that is
+// mounted there.
 type recorded struct {
 	mu      sync.Mutex
 	id      mounts.Identity
@@ -89,8 +96,8 @@ type recorded struct {
 // foreignFor is how long a project that something else uses is not looked at again.
 const foreignFor = time.Minute
 
-// assign gives a volume that is to be limited its project. It is the volume's alone until done is called, which
-// gives it back unless kept is true.
+// assign gives a volume that is to be limited its project. It is the volume's alone until done is
+// called, which gives it back unless kept is true.
 func (s *session) assign(spec *Spec) (done func(kept bool), err error) {
 	of := s.quotas
 	switch {
@@ -137,8 +144,8 @@ func (s *session) assign(spec *Spec) (done func(kept bool), err error) {
 	return nil, fmt.Errorf("%w: of %d to %d volumes have %d, and other files, limits or names the rest", ErrNoProject, of.First, of.Last, of.among(r.held))
 }
 
-// passForeign notes that something else uses a project, and which of those after it are used: the owners of files can
-// give them any project, and each one that is asked for alone is a request.
+// passForeign notes that something else uses a project, and which of those after it are used: the
+// owners of files can give them any project, and each one that is asked for alone is a request.
 func (s *session) passForeign(r *recorded, id uint32) error {
 	r.foreign[id] = time.Now()
 	some, err := s.quotas.Kernel.From(s.root, id)
@@ -209,8 +216,8 @@ func (r *recorded) forget(id uint32) {
 	r.lowest = min(r.lowest, id)
 }
 
-// project gives a directory that was made in staging its project: the volume's own, or else the one that it would
-// have if it had been made in the pool itself.
+// project gives a directory that was made in staging its project: the volume's own, or else the one
+// that it would have if it had been made in the pool itself.
 func (s *session) project(dir int, r record.Record) error {
 	if r.ProjectID == 0 {
 		return s.inherit(dir)
@@ -226,9 +233,9 @@ func (s *session) project(dir int, r record.Record) error {
 // errTaken: another process gave the project away at the same moment.
 var errTaken = errors.New("something else has had it since it was free")
 
-// alone makes sure that a directory is all that has its project, and takes it back if not: another daemon of the host, with
-// a pool of its own on the filesystem, may have seen that it is free at the same time. Of two directories at least the
-// later one is seen here, before it has a limit.
+// alone makes sure that a directory is all that has its project, and takes it back if not: another
+// daemon of the host, with a pool of its own on the filesystem, may have seen that it is free at
+// the same time. Of two directories at least the later one is seen here, before it has a limit.
 func (s *session) alone(dir int, id uint32) error {
 	u, err := s.quotas.Kernel.Get(s.root, id)
 	if err != nil || u.Inodes <= 1 && u.Limit == (quota.Limit{}) {
@@ -237,8 +244,8 @@ func (s *session) alone(dir int, id uint32) error {
 	return errors.Join(errTaken, quota.SetProject(dir, quota.Project{}))
 }
 
-// dropStaged removes a directory from staging, and before it the limit of the project that it has, unless something else
-// has that project as well.
+// dropStaged removes a directory from staging, and before it the limit of the project that it has,
+// unless something else has that project as well.
 func (s *session) dropStaged(pv string) error {
 	staging, err := s.dir(stagingDir)
 	if err != nil {
@@ -290,9 +297,9 @@ func (s *session) clear(id uint32) error {
 	return wrap(fmt.Sprintf("clearing the limit of project %d", id), err)
 }
 
-// release clears the limit of a volume whose directory is gone, before its record goes. removed says that this call
-// removed it: else the project may be another volume's by now, if a file has it. The limit of a project that is not in
-// the range any more may be refused, and stays then.
+// release clears the limit of a volume whose directory is gone, before its record goes. removed
+// says that this call removed it: else the project may be another volume's by now, if a file has
+// it. The limit of a project that is not in the range any more may be refused, and stays then.
 func (s *session) release(r record.Record, removed bool) error {
 	if r.ProjectID == 0 || s.quotas == nil {
 		return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// kernel has the limits that this machine's kernel does not enforce. What projects are used it counts on the disk,
-// where they are real.
+// kernel has the limits that this machine's kernel does not enforce. What projects are used it
+// counts on the disk, where they are real.
 type kernel struct {
 	mu     sync.Mutex
 	path   string
@@ -134,8 +134,8 @@ func (r *rig) lookup(t testing.TB, pv string) record.Record {
 
 func (k *kernel) limited() []uint32 { return slices.Sorted(maps.Keys(k.limits)) }
 
-// A volume has the lowest project that is free, in its record and on its directory, and its limit before it is seen.
-// What is removed frees its project; what is put aside keeps it.
+// A volume has the lowest project that is free, in its record and on its directory, and its limit
+// before it is seen. What is removed frees its project; what is put aside keeps it.
 func TestProjectOfVolume(t *testing.T) {
 	r, k := onXFS(t)
 	died, _ := stopAt(r, "renamed", func() error { _, err := r.Create(t.Context(), r.id, limitedSpec(pv)); return err })
@@ -173,7 +173,8 @@ func TestProjectOfVolume(t *testing.T) {
 	}
 }
 
-// Projects that something else uses, limits or names are left alone, and a range that is used up is an error.
+// Projects that something else uses, limits or names are left alone, and a range that is used up is
+// an error.
 func TestForeignProjects(t *testing.T) {
 	r, k := onXFS(t)
 	must(t, unix.Mkdir(r.path+"/theirs", 0o700))
@@ -240,9 +241,9 @@ func TestLimitFails(t *testing.T) {
 	}
 }
 
-// TestProjectCrash lets every call die after each of its steps. Another process makes another volume, sweeps, and
-// does the call again or gives the volume up: the volumes that are left have a project each, with a limit, and
-// nothing else has one.
+// TestProjectCrash lets every call die after each of its steps. Another process makes another
+// volume, sweeps, and does the call again or gives the volume up: the volumes that are left have a
+// project each, with a limit, and nothing else has one.
 func TestProjectCrash(t *testing.T) {
 	create := func(r *rig) error { _, err := r.Create(context.Background(), r.id, limitedSpec(pv)); return err }
 	trash := func(r *rig) error {
@@ -302,8 +303,8 @@ func eachHasItsLimit(t *testing.T, when string, r *rig, k *kernel, want int) {
 	}
 }
 
-// A record whose directory is gone names a project that another pool of the filesystem has given away since, because
-// the limit was cleared and the call died: that pool's volume keeps its limit.
+// A record whose directory is gone names a project that another pool of the filesystem has given
+// away since, because the limit was cleared and the call died: that pool's volume keeps its limit.
 func TestProjectGivenAway(t *testing.T) {
 	dir := mounted(t, "xfs", 320)
 	k := &kernel{path: dir, limits: map[uint32]quota.Limit{}}
@@ -324,7 +325,8 @@ func TestProjectGivenAway(t *testing.T) {
 	}
 }
 
-// A volume with a project that is resized has its limit raised, whatever project its owner has given the directory since.
+// A volume with a project that is resized has its limit raised, whatever project its owner has
+// given the directory since.
 func TestResizeOfProject(t *testing.T) {
 	r, k := onXFS(t)
 	dir := filepath.Join(r.path, r.limited(t, pv).Directory)
@@ -335,8 +337,9 @@ func TestResizeOfProject(t *testing.T) {
 	}
 }
 
-// A reload gives the pool another range, below the one before: volumes get projects of it, and one that has a project of
-// the earlier range can be removed, though its limit may not be changed any more.
+// A reload gives the pool another range, below the one before: volumes get projects of it, and one
+// that has a project of the earlier range can be removed, though its limit may not be changed any
+// more.
 func TestAnotherRange(t *testing.T) {
 	r, k := onXFS(t)
 	r.limited(t, pv)
@@ -356,7 +359,8 @@ func TestAnotherRange(t *testing.T) {
 	}
 }
 
-// crowded has this many projects from the first on that something else uses, and counts the requests.
+// crowded has this many projects from the first on that something else uses, and counts the
+// requests.
 type crowded struct {
 	*kernel
 	used, requests uint32
@@ -377,8 +381,8 @@ func (k *crowded) From(_ int, from uint32) (some []quota.Usage, _ error) {
 	return some, nil
 }
 
-// The owner of a volume has given its files nearly all projects of the range: one volume more takes some hundred
-// requests, and not one for each of them.
+// The owner of a volume has given its files nearly all projects of the range: one volume more takes
+// some hundred requests, and not one for each of them.
 func TestCrowdedProjects(t *testing.T) {
 	r, k := onXFS(t)
 	many := *r.quotas.Load()
@@ -409,8 +413,9 @@ func (k *beside) Get(root int, id uint32) (quota.Usage, error) {
 	return u, err
 }
 
-// Two daemons of a host with a pool each on one filesystem see at the same time that a project is free. The volumes have
-// different ones, and what one of them leaves when it dies takes no limit from the other's.
+// Two daemons of a host with a pool each on one filesystem see at the same time that a project is
+// free. The volumes have different ones, and what one of them leaves when it dies takes no limit
+// from the other's.
 func TestProjectOfTwoProcesses(t *testing.T) {
 	dir := mounted(t, "xfs", 320)
 	k := &kernel{path: dir, limits: map[uint32]quota.Limit{}}

@@ -17,7 +17,8 @@ import (
 type Purged struct {
 	Removed int // entries, with the volume's own directory
 	Rest        // what could not be removed, not counting the directories that hold it
-	// Forgotten: nothing was left, and the record was removed, too. One that was archived has its record in the archive.
+	// Forgotten: nothing was left, and the record was removed, too. One that was archived has its
+	// record in the archive.
 	Forgotten bool
 }
 
@@ -28,10 +29,11 @@ func (l Purged) err() error {
 	return fmt.Errorf("%w: %d removed, %v", ErrLeft, l.Removed, l.Rest)
 }
 
-// Purge finishes a removal that Discard or Archive began: it empties the volume's place in the trash,
-// removes it, and then the record. One that is whole in the trash is ErrPlace. It takes as long as there are files, one volume of a pool at a
-// time, and makes room for calls in the foreground; ctx ends it between two entries, and the
-// next call goes on. A retained volume, and one that is gone, are fine.
+// Purge finishes a removal that Discard or Archive began: it empties the volume's place in the
+// trash, removes it, and then the record. One that is whole in the trash is ErrPlace. It takes as
+// long as there are files, one volume of a pool at a time, and makes room for calls in the
+// foreground; ctx ends it between two entries, and the next call goes on. A retained volume, and
+// one that is gone, are fine.
 func (p *Pool) Purge(ctx context.Context, id mounts.Identity, pv string) (Purged, error) {
 	purged, err := p.purge(ctx, id, pv)
 	return purged, p.about(pv, err)
@@ -68,8 +70,8 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	if err != nil {
 		return purged, err
 	}
-	// The volume's lock is not held in between: emptying takes minutes, and Create and Lookup see that
-	// it goes on.
+	// The volume's lock is not held in between: emptying takes minutes, and Create and Lookup see
+	// that it goes on.
 	unlock, err := p.lock(ctx, pv)
 	if err != nil {
 		return purged, err
@@ -104,8 +106,8 @@ func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
 	return e.purged, e.purged.err()
 }
 
-// finishPurge forgets the record of a directory that is gone, or finishes an archived one's. removed says that this call
-// removed it.
+// finishPurge forgets the record of a directory that is gone, or finishes an archived one's.
+// removed says that this call removed it.
 func (s *session) finishPurge(pv string, removed bool) (forgotten bool, err error) {
 	// A crash before this leaves a record whose directory is nowhere: Purge again.
 	if err := s.sync(trashDir); err != nil {

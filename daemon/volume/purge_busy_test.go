@@ -138,8 +138,8 @@ func TestPurgeNeverEmpty(t *testing.T) {
 	}
 }
 
-// A directory that is moved away, or replaced, after it was found not to be empty is no reason to report a volume: what is there when the
-// directory above is to be removed goes with the next pass.
+// A directory that is moved away, or replaced, after it was found not to be empty is no reason to
+// report a volume: what is there when the directory above is to be removed goes with the next pass.
 func TestPurgeMovedMeanwhile(t *testing.T) {
 	for name, replace := range map[string]func(from string) error{
 		"moved":              func(string) error { return nil },

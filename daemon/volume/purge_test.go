@@ -149,9 +149,9 @@ func TestPurgeOtherNames(t *testing.T) {
 	}
 }
 
-// A tenant makes a directory append-only again and again while it is emptied, so that each link in it takes
-// a second try. The link is removed as a link: what it points to is not opened, and keeps its flags and its
-// time of change. Nothing would give a directory outside its flags back.
+// A tenant makes a directory append-only again and again while it is emptied, so that each link in
+// it takes a second try. The link is removed as a link: what it points to is not opened, and keeps
+// its flags and its time of change. Nothing would give a directory outside its flags back.
 func TestPurgeLinksThatAreKept(t *testing.T) {
 	r := onDisk(t, mounted(t, "ext4", 32))
 	outside := filepath.Join(r.path, "outside")
@@ -175,7 +175,8 @@ func TestPurgeLinksThatAreKept(t *testing.T) {
 	}
 }
 
-// purgeKept purges the volume of a directory that is made append-only before each entry is removed from it.
+// purgeKept purges the volume of a directory that is made append-only before each entry is removed
+// from it.
 func (r *rig) purgeKept(t *testing.T, dir string) error {
 	t.Helper()
 	held, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -238,7 +239,8 @@ func TestPurgeOpensNoDevice(t *testing.T) {
 	}
 }
 
-// between is a context that does something each time it is asked, which purge does before each entry.
+// between is a context that does something each time it is asked, which purge does before each
+// entry.
 type between struct {
 	context.Context
 	do func()
@@ -323,8 +325,8 @@ func sortedPaths(err error) string {
 	return head + ` left: "` + strings.Join(parts, `, "`)
 }
 
-// Where no directory above has room for one more name, and the disk has none either, nothing can be moved up. The purge
-// goes on downwards, with no more descriptors, and comes back.
+// Where no directory above has room for one more name, and the disk has none either, nothing can be
+// moved up. The purge goes on downwards, with no more descriptors, and comes back.
 func TestPurgeOfFullDirectories(t *testing.T) {
 	r := onDisk(t, hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 32, "-b", "1024", "-m", "0", "-O", "^dir_index,^metadata_csum")))
 	outside := filepath.Join(r.path, "outside")
@@ -333,7 +335,8 @@ func TestPurgeOfFullDirectories(t *testing.T) {
 	must(t, err)
 	for range 200 {
 		must(t, unix.Mkdirat(at, "d", 0o755))
-		// With ".", ".." and "d", 12 bytes each, these names fill a block of 1,024 bytes (struct ext4_dir_entry_2).
+		// With ".", ".." and "d", 12 bytes each, these names fill a block of 1,024 bytes (struct
+		// ext4_dir_entry_2).
 		for _, name := range []string{strings.Repeat("a", 255), strings.Repeat("b", 255), strings.Repeat("c", 255), strings.Repeat("d", 188)} {
 			must(t, unix.Linkat(unix.AT_FDCWD, outside, at, name, 0))
 		}
@@ -354,7 +357,8 @@ func TestPurgeOfFullDirectories(t *testing.T) {
 	}
 }
 
-// A tree that is deeper than a walk goes is removed nevertheless, since what lies too deep is moved up.
+// A tree that is deeper than a walk goes is removed nevertheless, since what lies too deep is moved
+// up.
 func TestPurgeDeepest(t *testing.T) {
 	r := onTmpfs(t)
 	before := contents(t, r.path)

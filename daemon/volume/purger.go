@@ -19,8 +19,9 @@ const passMax = 8
 // above, while it is emptied.
 const shutOutEvery = 1 << 10
 
-// purger removes a tree that its owner may have made as nasty as possible, and may still be writing to. Package tree
-// walks it, and says what that refuses. The purger works on single names beneath the walk's descriptors:
+// purger removes a tree that its owner may have made as nasty as possible, and may still be writing
+// to. Package tree walks it, and says what that refuses. The purger works on single names beneath
+// the walk's descriptors:
 //
 //	links out of the volume       unlinked, never followed                              TestPurgeHostile, TestPurgeLinksThatAreKept
 //	hard links to files outside   unlinked; the flags that were cleared are set again   TestPurgeOtherNames
@@ -38,7 +39,8 @@ type purger struct {
 	moves  int // to make names for what is moved up
 }
 
-// visit removes one entry, unless it is a directory with something in it. That is moved up or entered.
+// visit removes one entry, unless it is a directory with something in it. That is moved up or
+// entered.
 func (e *purger) visit(at tree.Entry) (tree.Leave, error) {
 	if err := e.giveWay(); err != nil {
 		return nil, err
@@ -63,8 +65,8 @@ func (e *purger) visit(at tree.Entry) (tree.Leave, error) {
 	return e.leave(), nil
 }
 
-// unflag clears the immutable and append-only flags that keep an entry, then removes it. A file that
-// has other names, which may be outside the volume, gets its flags back.
+// unflag clears the immutable and append-only flags that keep an entry, then removes it. A file
+// that has other names, which may be outside the volume, gets its flags back.
 func (e *purger) unflag(dir int, name string) error {
 	clearFlags(dir)
 	fd, err := openPlain(dir, name)
@@ -89,10 +91,10 @@ func (e *purger) count(at tree.Entry, err error) {
 	e.purged.add(func() string { return path.Join(e.top, at.Path()) }, mountPoint(err))
 }
 
-// leave returns what is done with a directory that was emptied: it is removed. A process that is still writing to it is
-// shut out, as far as it is not root; if it is, the directory is left after some passes. A directory that its owner moved
-// away, or replaced, before it was opened is nothing that is left: what has its name then keeps the directory above, which is
-// read again.
+// leave returns what is done with a directory that was emptied: it is removed. A process that is
+// still writing to it is shut out, as far as it is not root; if it is, the directory is left after
+// some passes. A directory that its owner moved away, or replaced, before it was opened is nothing
+// that is left: what has its name then keeps the directory above, which is read again.
 func (e *purger) leave() tree.Leave {
 	left, moves, pass := e.purged.Left, e.moves, 0
 	return func(at tree.Entry, fd int, err error) (again bool, stop error) {
@@ -117,7 +119,8 @@ func (e *purger) leave() tree.Leave {
 	}
 }
 
-// vanished reports whether a directory was not opened because it is gone, or because its name is another file's by now.
+// vanished reports whether a directory was not opened because it is gone, or because its name is
+// another file's by now.
 func vanished(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
@@ -130,8 +133,8 @@ func (e *purger) rmdir(dir int, name string) error {
 	return err
 }
 
-// moveUp moves a directory that lies too deep into the highest directory of the volume that takes it
-// (a btrfs subvolume or a project quota in between says EXDEV), where a later pass finds it.
+// moveUp moves a directory that lies too deep into the highest directory of the volume that takes
+// it (a btrfs subvolume or a project quota in between says EXDEV), where a later pass finds it.
 func (e *purger) moveUp(at tree.Entry) bool {
 	for _, above := range at.Above() {
 		for range 2 {
@@ -166,16 +169,17 @@ func openPlain(dir int, name string) (int, error) {
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG {
 		return -1, errNotAFile
 	}
-	// The magic link leads to the very inode that was looked at (proc(5)). It is the thread's: "self" is
-	// the first thread's, which may have given itself a table of descriptors of its own.
+	// The magic link leads to the very inode that was looked at (proc(5)). It is the thread's:
+	// "self" is the first thread's, which may have given itself a table of descriptors of its own.
 	return openat.Open(unix.AT_FDCWD, "/proc/thread-self/fd/"+strconv.Itoa(look), unix.O_RDONLY|unix.O_NONBLOCK, 0, 0)
 }
 
 // keepFlags are FS_IMMUTABLE_FL and FS_APPEND_FL of linux/fs.h, which STATX_ATTR_* repeat.
 const keepFlags = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
 
-// clearFlags clears what keeps a file or a directory's entries, and returns the flags that were there,
-// 0 if nothing was cleared. The next unlink tells if it failed. A subvolume that was read-only may be written to then.
+// clearFlags clears what keeps a file or a directory's entries, and returns the flags that were
+// there, 0 if nothing was cleared. The next unlink tells if it failed. A subvolume that was
+// read-only may be written to then.
 func clearFlags(fd int) (was int) {
 	subvolume.MakeWritable(fd)
 	flags, err := unix.IoctlGetInt(fd, unix.FS_IOC_GETFLAGS)

@@ -12,12 +12,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// cephQuota is the attribute that limits a directory of CephFS: bytes as decimal digits, 0 for no limit
-// (docs.ceph.com, CephFS quotas).
+// cephQuota is the attribute that limits a directory of CephFS: bytes as decimal digits, 0 for no
+// limit (docs.ceph.com, CephFS quotas).
 const cephQuota = "ceph.quota.max_bytes"
 
-// limit sets or changes the limit of a volume's directory, in bytes; 0 or less changes nothing. A volume that has a
-// project is limited by that, every other one as CephFS does it. It can be repeated.
+// limit sets or changes the limit of a volume's directory, in bytes; 0 or less changes nothing. A
+// volume that has a project is limited by that, every other one as CephFS does it. It can be
+// repeated.
 func (s *session) limit(dir int, r record.Record, bytes int64) error {
 	if bytes <= 0 {
 		return nil
@@ -55,8 +56,8 @@ func (s *session) setLimit(id uint32, l quota.Limit) error {
 	return wrap(fmt.Sprintf("setting the limit of project %d", id), err)
 }
 
-// limitOf is the limit of a volume of this size. A part of a GiB has its share of the inodes; the volume's own directory
-// and one file are allowed beside that.
+// limitOf is the limit of a volume of this size. A part of a GiB has its share of the inodes; the
+// volume's own directory and one file are allowed beside that.
 func (q *ProjectQuotas) limitOf(bytes int64) quota.Limit {
 	const block, gib = 512, 1 << 30
 	l := quota.Limit{Bytes: (uint64(bytes) + block - 1) / block * block}

@@ -7,8 +7,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// readRecord reads the record of a volume. What it cannot decode is ErrDamaged, unless a power cut took the data and
-// the attribute has it (attributeText).
+// readRecord reads the record of a volume. What it cannot decode is ErrDamaged, unless a power cut
+// took the data and the attribute has it (attributeText).
 func readRecord(dir int, name, pv string) (record.Record, error) {
 	text, err := readFile(dir, name, record.MaxSize)
 	if err != nil {
@@ -25,8 +25,8 @@ func readRecord(dir int, name, pv string) (record.Record, error) {
 	return decodeVolume(whole, pv)
 }
 
-// decodeVolume refuses what is recorded as another thing than a volume, an inline volume or a snapshot: nothing of this package is
-// right for it.
+// decodeVolume refuses what is recorded as another thing than a volume, an inline volume or a
+// snapshot: nothing of this package is right for it.
 func decodeVolume(text []byte, pv string) (record.Record, error) {
 	r, err := record.Decode(text, pv)
 	if err == nil && r.Kind != record.Volume && r.Kind != record.Snapshot && r.Kind != record.Inline {
@@ -35,7 +35,8 @@ func decodeVolume(text []byte, pv string) (record.Record, error) {
 	return r, err
 }
 
-// conflict is what an older record of a volume has that the record of one to be made has not, nil if they agree.
+// conflict is what an older record of a volume has that the record of one to be made has not, nil
+// if they agree.
 func conflict(r, old record.Record) error {
 	if old.Directory == r.Directory && old.ClaimUID == r.ClaimUID && old.Kind == r.Kind {
 		return nil

@@ -198,8 +198,8 @@ func versions(t *testing.T) map[string]string {
 	return all
 }
 
-// The record of an earlier version, and one to which a later version added a field, are what they are until they
-// change. Then they are of this version, with all that they said.
+// The record of an earlier version, and one to which a later version added a field, are what they
+// are until they change. Then they are of this version, with all that they said.
 func TestRecordOfAnotherVersion(t *testing.T) {
 	for name, text := range versions(t) {
 		r := onTmpfs(t)

@@ -20,7 +20,8 @@ import (
 type Relabelling struct {
 	Want   selinux.Want
 	DryRun bool
-	// Progress is told, before what is in a directory is relabelled, how far the work is. It may be nil.
+	// Progress is told, before what is in a directory is relabelled, how far the work is. It may be
+	// nil.
 	Progress func(Relabelled)
 }
 
@@ -53,7 +54,8 @@ func (r Relabelled) Err() error {
 // beneath descriptors, follows no link and enters no mount. What fits already is only looked at: a
 // call that was cut off (ctx ends it between two entries) is simply made again.
 //
-// It does not wait for other calls: a volume that is moved to the trash meanwhile is relabelled there.
+// It does not wait for other calls: a volume that is moved to the trash meanwhile is relabelled
+// there.
 func (p *Pool) Relabel(ctx context.Context, id mounts.Identity, pv string, o Relabelling) (done Relabelled, err error) {
 	err = p.about(pv, func() error {
 		if err := record.CheckPV(pv); err != nil {
@@ -137,8 +139,8 @@ func (w *relabeller) each(dir int, at string, names []string) error {
 // Mislabelled is a volume whose own directory has a label that does not fit.
 type Mislabelled struct{ PV, Label string }
 
-// Labels looks at the directories of all volumes in the pool, not at what is in them, and returns how
-// many there are and which do not fit.
+// Labels looks at the directories of all volumes in the pool, not at what is in them, and returns
+// how many there are and which do not fit.
 func (p *Pool) Labels(ctx context.Context, id mounts.Identity, want selinux.Want) (seen int, wrong []Mislabelled, err error) {
 	s, err := p.begin(ctx, id, "reading labels")
 	if err != nil {
@@ -170,7 +172,8 @@ func (p *Pool) Labels(ctx context.Context, id mounts.Identity, want selinux.Want
 	return seen, wrong, ctx.Err()
 }
 
-// relabeller relabels what package tree walks, which says what is refused. It opens each entry for its label alone:
+// relabeller relabels what package tree walks, which says what is refused. It opens each entry for
+// its label alone:
 //
 //	links out of the volume    O_NOFOLLOW, RESOLVE_NO_SYMLINKS: the link itself is relabelled   TestRelabel
 //	hard links                 the file is relabelled; a volume is one filesystem, and its owner's
@@ -213,7 +216,8 @@ func (w *relabeller) skip(path func() string, err error) {
 	}
 }
 
-// entry relabels an entry of a directory, whatever it is. An error means that nothing can be relabelled.
+// entry relabels an entry of a directory, whatever it is. An error means that nothing can be
+// relabelled.
 func (w *relabeller) entry(dir int, name string, path func() string) (directory bool, err error) {
 	fd, err := openat.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
 	if err != nil {

@@ -118,7 +118,8 @@ func TestRelabelLevels(t *testing.T) {
 	}
 }
 
-// A tree that is deeper than descriptors reach is walked whole, and a call that was cut off is made again.
+// A tree that is deeper than descriptors reach is walked whole, and a call that was cut off is made
+// again.
 func TestRelabelDeep(t *testing.T) {
 	const depth = 3000
 	r := onTmpfs(t)
@@ -156,7 +157,8 @@ func TestRelabelDeep(t *testing.T) {
 	}
 }
 
-// If a directory is moved while the walk is below it, what is not relabelled is named, and the rest is done.
+// If a directory is moved while the walk is below it, what is not relabelled is named, and the rest
+// is done.
 func TestRelabelMovedMeanwhile(t *testing.T) {
 	const levels, moved = tree.Held + 8, tree.Held + 3
 	r := onTmpfs(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// A marker is replaced as a whole and only by one of the same ID, and what a crash left beside it goes.
+// A marker is replaced as a whole and only by one of the same ID, and what a crash left beside it
+// goes.
 func TestRemark(t *testing.T) {
 	dir := hosttest.Dir(t)
 	p := New(Options{Name: "fast", Path: dir})

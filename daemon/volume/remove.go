@@ -12,8 +12,8 @@ import (
 )
 
 // Undo removes a volume that no object points to. No pod ever had it, so it is empty; one that is
-// not is left alone (ErrNotEmpty). One that is retained or being removed is refused. A copy has data from the start: if
-// its object was never to be made, it is discarded, and Purge removes it.
+// not is left alone (ErrNotEmpty). One that is retained or being removed is refused. A copy has
+// data from the start: if its object was never to be made, it is discarded, and Purge removes it.
 func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		r, place, err := s.find(pv)
@@ -58,8 +58,8 @@ func (s *session) removeEmpty(r record.Record) error {
 	return s.durable("pool durable", "")
 }
 
-// dropRecord forgets a volume whose directory is gone, or has no project's limit any more: its project is free then.
-// removed says that this call removed the directory.
+// dropRecord forgets a volume whose directory is gone, or has no project's limit any more: its
+// project is free then. removed says that this call removed the directory.
 func (s *session) dropRecord(r record.Record, removed bool) error {
 	if err := s.release(r, removed); err != nil {
 		return err
@@ -104,10 +104,11 @@ func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 	})
 }
 
-// PutBack moves a volume's directory from the trash or the archive to its place in the pool, durably: its
-// removal was begun, and then its object was to keep it after all, because the API server was restored to an
-// earlier day or the policy changed. One that is in its place is fine. ErrPlace says that nothing whole is
-// left to put back. Of several archived volumes of one name it is that of the claim, by UID.
+// PutBack moves a volume's directory from the trash or the archive to its place in the pool,
+// durably: its removal was begun, and then its object was to keep it after all, because the API
+// server was restored to an earlier day or the policy changed. One that is in its place is fine.
+// ErrPlace says that nothing whole is left to put back. Of several archived volumes of one name it
+// is that of the claim, by UID.
 func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		r, place, err := s.find(pv)
@@ -128,10 +129,10 @@ func (p *Pool) PutBack(ctx context.Context, id mounts.Identity, pv, claimUID str
 	})
 }
 
-// putBack moves what is in the trash, or half archived. The rename replaces nothing: what has the volume's
-// name in the pool by now is foreign. A crash before it leaves the volume where it is, with its object
-// or its claim: who looks at that next comes here again. One after it leaves it in its place; a power cut can
-// undo that until it is durable.
+// putBack moves what is in the trash, or half archived. The rename replaces nothing: what has the
+// volume's name in the pool by now is foreign. A crash before it leaves the volume where it is,
+// with its object or its claim: who looks at that next comes here again. One after it leaves it in
+// its place; a power cut can undo that until it is durable.
 func (s *session) putBack(r record.Record, from, name string) error {
 	dir, err := s.dir(from)
 	if err != nil {
@@ -154,9 +155,9 @@ func (s *session) putBack(r record.Record, from, name string) error {
 	return err
 }
 
-// outgoing finds a volume that is to be moved to one of our directories, and opens what that takes. A
-// volume in staging, or in the other place that volumes are moved to, cannot be. With neither record
-// nor directory there is nothing to move, and the place is "".
+// outgoing finds a volume that is to be moved to one of our directories, and opens what that takes.
+// A volume in staging, or in the other place that volumes are moved to, cannot be. With neither
+// record nor directory there is nothing to move, and the place is "".
 func (s *session) outgoing(pv, to string, other record.Place) (r record.Record, place record.Place, err error) {
 	if err := s.open(to, volumesDir); err != nil {
 		return r, "", err
@@ -192,12 +193,13 @@ func (s *session) trash(r record.Record, place record.Place) error {
 	return s.moveVolume(r, s.dirs[trashDir], r.PV)
 }
 
-// Discard gives a volume in the trash the name that says that its files may go: its object is gone, and it
-// went by the hand of the caller. Only then does Purge empty it, whichever process calls that. One that is
-// not whole in the trash is fine, one that is retained is refused.
+// Discard gives a volume in the trash the name that says that its files may go: its object is gone,
+// and it went by the hand of the caller. Only then does Purge empty it, whichever process calls
+// that. One that is not whole in the trash is fine, one that is retained is refused.
 //
-// A crash before the rename leaves a volume that is whole and has no object, which looks like one whose
-// finalizer was forced off: it is kept, and told. A power cut can undo the rename until it is durable.
+// A crash before the rename leaves a volume that is whole and has no object, which looks like one
+// whose finalizer was forced off: it is kept, and told. A power cut can undo the rename until it is
+// durable.
 func (p *Pool) Discard(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		r, err := s.load(pv)
@@ -222,7 +224,8 @@ func (p *Pool) Discard(ctx context.Context, id mounts.Identity, pv string) error
 			return wrap("discarding it", err)
 		}
 		s.pool.crashPoint("discarded")
-		// Before the first file goes: what a power cut brings back under its old name must be whole.
+		// Before the first file goes: what a power cut brings back under its old name must be
+		// whole.
 		err = s.sync(trashDir)
 		s.pool.crashPoint("discarded durably")
 		return err
@@ -240,8 +243,8 @@ func (s *session) notRecorded(pv string) error {
 }
 
 // moveVolume moves a volume's directory out of the pool. The name is checked and then renamed, and
-// in between another process may swap it; renaming follows nothing and replaces nothing, so it can be told
-// afterwards and put back.
+// in between another process may swap it; renaming follows nothing and replaces nothing, so it can
+// be told afterwards and put back.
 func (s *session) moveVolume(r record.Record, to int, name string) error {
 	fd, err := s.volumeDir(r.Directory)
 	if err != nil {
@@ -270,9 +273,9 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 	return err
 }
 
-// Retain notes in the record that the data is kept without an object, so that nothing that cleans up
-// ever touches it. A volume without a record is never touched anyway. A record whose directory is nowhere goes, but in a shared pool,
-// where another daemon may be about to make it.
+// Retain notes in the record that the data is kept without an object, so that nothing that cleans
+// up ever touches it. A volume without a record is never touched anyway. A record whose directory
+// is nowhere goes, but in a shared pool, where another daemon may be about to make it.
 func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		if err := s.open(volumesDir); err != nil {
@@ -298,8 +301,8 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 	})
 }
 
-// Published notes in the record that the volume has its object, so that it is not taken for one that no
-// pod ever had. A volume without a record, or whose record says nothing else, is fine.
+// Published notes in the record that the volume has its object, so that it is not taken for one
+// that no pod ever had. A volume without a record, or whose record says nothing else, is fine.
 func (p *Pool) Published(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
 		if err := s.open(volumesDir); err != nil {
@@ -317,8 +320,8 @@ func (p *Pool) Published(ctx context.Context, id mounts.Identity, pv string) err
 	})
 }
 
-// rewrite replaces a record. A crash before the rename leaves the old record and a new one beside it,
-// which Sweep removes.
+// rewrite replaces a record. A crash before the rename leaves the old record and a new one beside
+// it, which Sweep removes.
 func (s *session) rewrite(r record.Record) error {
 	if err := s.finishRecordName(r.PV); err != nil {
 		return err
@@ -326,7 +329,8 @@ func (s *session) rewrite(r record.Record) error {
 	return s.putRecord(r, func() error { return s.nameRecord(r.PV) })
 }
 
-// putRecord writes a record and makes it durable before name gives it its final name, and that name after.
+// putRecord writes a record and makes it durable before name gives it its final name, and that name
+// after.
 func (s *session) putRecord(r record.Record, name func() error) error {
 	fd, err := s.writeRecord(r)
 	if err != nil {

@@ -12,10 +12,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// Resize makes a volume in the pool one of this many bytes: in its record and, if its directory has a limit, in that. A
-// volume that has no limit gets none. One that is elsewhere is ErrPlace.
+// Resize makes a volume in the pool one of this many bytes: in its record and, if its directory has
+// a limit, in that. A volume that has no limit gets none. One that is elsewhere is ErrPlace.
 //
-// What the pool keeps for the volume is counted by the record, so the limit is never above what the record says:
+// What the pool keeps for the volume is counted by the record, so the limit is never above what the
+// record says:
 //
 //	to more:  record written .. durable, then limit set   a crash in between leaves a limit that is too low: Resize again
 //	to less:  limit set, then record written .. durable   a crash in between leaves a record that says too much: the same
@@ -108,10 +109,10 @@ func (s *session) relimit(r record.Record, bytes int64) error {
 	return s.limitAsRecorded(dir, r, bytes)
 }
 
-// limitAsRecorded is limit of a volume that has this record, or one with the new size. A daemon of a shared pool may have been
-// paused before it set the limit: the one that worked meanwhile may have written another size, and set its limit first.
-// The record has neither of the two sizes then, and the limit becomes that of the record, whichever daemon is the
-// last to look.
+// limitAsRecorded is limit of a volume that has this record, or one with the new size. A daemon of
+// a shared pool may have been paused before it set the limit: the one that worked meanwhile may
+// have written another size, and set its limit first. The record has neither of the two sizes then,
+// and the limit becomes that of the record, whichever daemon is the last to look.
 func (s *session) limitAsRecorded(dir int, r record.Record, bytes int64) error {
 	if err := s.limit(dir, r, bytes); err != nil || s.pool.hostID == "" || bytes <= 0 {
 		return err
@@ -126,8 +127,8 @@ func (s *session) limitAsRecorded(dir int, r record.Record, bytes int64) error {
 	return s.limit(dir, now, now.Requested)
 }
 
-// limited reports whether a directory has a limit of CephFS. ENODATA is of one without, and the other two of filesystems
-// that do not know the attribute.
+// limited reports whether a directory has a limit of CephFS. ENODATA is of one without, and the
+// other two of filesystems that do not know the attribute.
 func limited(dir int) (bool, error) {
 	var size int
 	err := openat.Retry(func() (err error) { size, err = unix.Fgetxattr(dir, cephQuota, make([]byte, 32)); return err })

@@ -79,7 +79,8 @@ func limitOf(r *rig) string {
 	return string(buffer[:max(n, 0)])
 }
 
-// A limit follows the size, one that was not set is not set now, and at no moment is a limit above what the record says.
+// A limit follows the size, one that was not set is not set now, and at no moment is a limit above
+// what the record says.
 func TestResizeLimit(t *testing.T) {
 	for _, quota := range []int64{0, 1 << 30} {
 		for _, maker := range []string{"", "aaaaaaaa"} {
@@ -115,8 +116,9 @@ func TestResizeLimit(t *testing.T) {
 	}
 }
 
-// A daemon of a shared pool that was paused while it made or expanded a volume wakes beside the next, which has expanded it
-// further: the limit is that of the larger size, as soon as the record is (Mend of package expansion).
+// A daemon of a shared pool that was paused while it made or expanded a volume wakes beside the
+// next, which has expanded it further: the limit is that of the larger size, as soon as the record
+// is (Mend of package expansion).
 func TestResizePausedHolder(t *testing.T) {
 	for _, c := range []struct{ before, paused, other steps }{
 		{steps{"create limited"}, steps{"grow to 2"}, steps{"grow to 3"}},
@@ -158,7 +160,8 @@ func TestResizeFrom(t *testing.T) {
 	}
 }
 
-// A limit that cannot be read is not taken for none: the volume would be said to be larger than it may become.
+// A limit that cannot be read is not taken for none: the volume would be said to be larger than it
+// may become.
 func TestResizeUnknownLimit(t *testing.T) {
 	r, fs := onFUSE(t, "")
 	fs.TakeQuotas()

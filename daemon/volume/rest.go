@@ -10,7 +10,8 @@ import (
 const (
 	// leftMax is how many paths of what is left are kept for the message.
 	leftMax = 5
-	// pathMax is how much is said of a path within a volume, in bytes. Its owner may make it of any length.
+	// pathMax is how much is said of a path within a volume, in bytes. Its owner may make it of any
+	// length.
 	pathMax = 160
 )
 

@@ -14,10 +14,11 @@ import (
 )
 
 // A shared pool is one in which daemons of other hosts may be at work at the same time: usually one
-// is, but one that was paused goes on where it was when it wakes, and no lock stops it. Most network
-// filesystems (NFS, CephFS, FUSE) cannot rename without replacing, so the usual way to make a volume
-// could put an empty directory in the place of one that a pod has just begun to use. In a shared pool
-// each step that counts is therefore one that can only succeed once, whichever daemon tries:
+// is, but one that was paused goes on where it was when it wakes, and no lock stops it. Most
+// network filesystems (NFS, CephFS, FUSE) cannot rename without replacing, so the usual way to make
+// a volume could put an empty directory in the place of one that a pod has just begun to use. In a
+// shared pool each step that counts is therefore one that can only succeed once, whichever daemon
+// tries:
 //
 //	record written   under a name of this daemon's own: swept when it is old
 //	record linked    link(2) replaces nothing: one record, whichever daemon wrote it; they all say the same
@@ -66,8 +67,8 @@ func (s *session) createShared(spec Spec) error {
 	return s.makeDirectory(spec)
 }
 
-// fromAlone goes on with what a daemon left half made that had the pool for its node alone, before it was shared. Nothing has told
-// the API server of it: the record becomes that of a shared volume.
+// fromAlone goes on with what a daemon left half made that had the pool for its node alone, before
+// it was shared. Nothing has told the API server of it: the record becomes that of a shared volume.
 func (s *session) fromAlone(spec Spec, old record.Record, place record.Place) error {
 	if place == record.InStaging {
 		if err := s.dropStaged(spec.PV); err != nil {
@@ -166,7 +167,8 @@ func (s *session) makeDirectory(spec Spec) error {
 // bornMode is that of a directory that was made and has not its attributes yet.
 const bornMode = 0o700
 
-// born reports whether a directory is as it was made: without its attributes, and without files of a pod.
+// born reports whether a directory is as it was made: without its attributes, and without files of
+// a pod.
 func born(fd int) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -179,8 +181,8 @@ func born(fd int) (bool, error) {
 	return len(all) == 0, err
 }
 
-// newName is under which a record is written, before it has its name. In a shared pool each daemon has
-// its own, so that no daemon gives a record its name while another one writes to it.
+// newName is under which a record is written, before it has its name. In a shared pool each daemon
+// has its own, so that no daemon gives a record its name while another one writes to it.
 func (s *session) newName(pv string) string { return pv + s.pool.newSuffix() }
 
 func (p *Pool) newSuffix() string {
@@ -190,12 +192,13 @@ func (p *Pool) newSuffix() string {
 	return recordSuffix + "." + p.hostID + ".new"
 }
 
-// orphanedAfter is when a record that another daemon of a shared pool began to write is swept. One that
-// it still wanted is written again: sweeping too early costs it a try.
+// orphanedAfter is when a record that another daemon of a shared pool began to write is swept. One
+// that it still wanted is written again: sweeping too early costs it a try.
 const orphanedAfter = time.Hour
 
-// sweepOrphanedFiles removes records that other daemons began to write and did not name: those of other nodes, and of this or
-// another one from when the pool was shared and is not any more, or the other way round.
+// sweepOrphanedFiles removes records that other daemons began to write and did not name: those of
+// other nodes, and of this or another one from when the pool was shared and is not any more, or the
+// other way round.
 func (s *session) sweepOrphanedFiles(files map[string]bool) error {
 	for _, name := range sorted(files) {
 		if !strings.HasSuffix(name, ".new") || strings.HasSuffix(name, s.pool.newSuffix()) {
@@ -220,9 +223,9 @@ func refusal(user int) error {
 	return ErrSquashed
 }
 
-// remote puts what an error of a network filesystem means into its chain. A stale handle is one that
-// the file server forgot: the pool is looked at anew. To root, only a file server says no;
-// any other user's capabilities it does not know.
+// remote puts what an error of a network filesystem means into its chain. A stale handle is one
+// that the file server forgot: the pool is looked at anew. To root, only a file server says no; any
+// other user's capabilities it does not know.
 func (p *Pool) remote(err error) error {
 	switch {
 	case errors.Is(err, unix.ESTALE):

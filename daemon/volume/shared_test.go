@@ -46,7 +46,8 @@ func two(t testing.TB, dir string) (a, b *rig) {
 	return a, b
 }
 
-// steps are calls of one daemon, as its controller would make them, with what the pods do in between.
+// steps are calls of one daemon, as its controller would make them, with what the pods do in
+// between.
 type steps []string
 
 func (s steps) of(t testing.TB, r *rig) {
@@ -92,13 +93,13 @@ func (s steps) of(t testing.TB, r *rig) {
 	}
 }
 
-// The holder of the lease is paused after any step of any call; the next one does what the cluster asks
-// of it; then the first wakes and goes on. Its own call may fail. What pods wrote is where it was, or
-// where it was sent; and at last the pool holds what it should and nothing else.
+// The holder of the lease is paused after any step of any call; the next one does what the cluster
+// asks of it; then the first wakes and goes on. Its own call may fail. What pods wrote is where it
+// was, or where it was sent; and at last the pool holds what it should and nothing else.
 //
-// It was seen to fail with a staging directory that both used: the first, waking, found it gone and took
-// the second's record back. TestOrphanedFilesAreSwept fails if both write records under one name, TestAttributesAreSetOnce if a
-// directory gets its attributes whatever its mode is.
+// It was seen to fail with a staging directory that both used: the first, waking, found it gone and
+// took the second's record back. TestOrphanedFilesAreSwept fails if both write records under one
+// name, TestAttributesAreSetOnce if a directory gets its attributes whatever its mode is.
 func TestPausedHolder(t *testing.T) {
 	for _, c := range []struct {
 		before, paused, other, after steps
@@ -142,8 +143,9 @@ func TestPausedHolder(t *testing.T) {
 	}
 }
 
-// The record of a daemon that was paused before it gave it its name never takes the place of another
-// one's: what was noted there since, that the data is retained, would be forgotten, and the data removed.
+// The record of a daemon that was paused before it gave it its name never takes the place of
+// another one's: what was noted there since, that the data is retained, would be forgotten, and the
+// data removed.
 func TestPausedHolderKeepsTheRecord(t *testing.T) {
 	for _, fs := range network {
 		t.Run(fs.name, func(t *testing.T) {
@@ -170,7 +172,8 @@ func readText(t testing.TB, path string) string {
 	return string(text)
 }
 
-// pausedAt runs calls of r, and meanwhile after the step number at. It says that there was no such step.
+// pausedAt runs calls of r, and meanwhile after the step number at. It says that there was no such
+// step.
 func pausedAt(t testing.TB, r *rig, at int, calls steps, meanwhile func()) (ended bool) {
 	t.Helper()
 	reached, goOn, done := make(chan string), make(chan struct{}), make(chan struct{})
@@ -211,8 +214,8 @@ const failed = "failed"
 func (f *forgiving) Helper()               {}
 func (f *forgiving) Fatalf(string, ...any) { panic(failed) }
 
-// A directory that was made without its attributes, because its daemon died, gets them from the next one; one
-// that a pod changed is not touched.
+// A directory that was made without its attributes, because its daemon died, gets them from the
+// next one; one that a pod changed is not touched.
 func TestAttributesAreSetOnce(t *testing.T) {
 	a, b := two(t, hosttest.Dir(t))
 	stopAt(a, "directory made", func() error { _, err := a.Create(t.Context(), a.id, spec(pv)); return err })
@@ -250,7 +253,8 @@ func TestOrphanedFilesAreSwept(t *testing.T) {
 	}
 }
 
-// What a daemon left half made that had the pool for its node alone is made to its end as a shared volume, wherever it died.
+// What a daemon left half made that had the pool for its node alone is made to its end as a shared
+// volume, wherever it died.
 func TestSharedAfterAlone(t *testing.T) {
 	for n := 1; ; n++ {
 		dir := hosttest.Dir(t)
@@ -390,8 +394,8 @@ func TestStale(t *testing.T) {
 	steps{"create"}.of(t, a)
 }
 
-// What was removed is put back only where the caller says that it is to be: one that was paused before it made the volume
-// would take it out of the trash, while another daemon removes it.
+// What was removed is put back only where the caller says that it is to be: one that was paused
+// before it made the volume would take it out of the trash, while another daemon removes it.
 func TestRemovedStaysRemoved(t *testing.T) {
 	for _, removal := range []string{"trash", "archive"} {
 		dir := hosttest.Dir(t)

@@ -35,7 +35,8 @@ func (r *rig) take(t testing.TB, fs string) {
 	must(t, r.Published(t.Context(), r.id, taken))
 }
 
-// A snapshot has what its source had, outlives it, and volumes are made from it; it is not opened as a volume.
+// A snapshot has what its source had, outlives it, and volumes are made from it; it is not opened
+// as a volume.
 func TestSnapshot(t *testing.T) {
 	onEach(t, func(t *testing.T, fs, base string) {
 		r := onDisk(t, base)
@@ -62,7 +63,8 @@ func TestSnapshot(t *testing.T) {
 	})
 }
 
-// What is no snapshot, or none that is whole, is no source: not a volume of its name, not one of another UID.
+// What is no snapshot, or none that is whole, is no source: not a volume of its name, not one of
+// another UID.
 func TestRestoreWithoutSnapshot(t *testing.T) {
 	for name, change := range map[string]func(r *rig, s *Spec){
 		"none":           func(_ *rig, s *Spec) { s.Origin.Name = "snapshot-2" },
@@ -117,7 +119,8 @@ func TestSnapshotGoesMeanwhile(t *testing.T) {
 	}
 }
 
-// A process that dies while it makes a snapshot, or removes one, leaves nothing that is taken for a whole one.
+// A process that dies while it makes a snapshot, or removes one, leaves nothing that is taken for a
+// whole one.
 func TestSnapshotCrash(t *testing.T) {
 	onEach(t, func(t *testing.T, fs, base string) {
 		r := onDisk(t, base)
@@ -155,8 +158,9 @@ func TestSnapshotCrash(t *testing.T) {
 	})
 }
 
-// A copy that is made anew in the moment in which the last try is gone from the trash, and its record is not, waits for that: else
-// the record that goes would be the new one's (seen by test/crash).
+// A copy that is made anew in the moment in which the last try is gone from the trash, and its
+// record is not, waits for that: else the record that goes would be the new one's (seen by
+// test/crash).
 func TestCopyWhilePurged(t *testing.T) {
 	r := onTmpfs(t)
 	withData(t, r)

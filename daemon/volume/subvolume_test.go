@@ -61,8 +61,8 @@ func setReadOnly(t *testing.T, dir string) {
 	}
 }
 
-// A volume, its snapshot and what is made from that are subvolumes, with all that the volume had but the subvolumes inside,
-// which are counted.
+// A volume, its snapshot and what is made from that are subvolumes, with all that the volume had
+// but the subvolumes inside, which are counted.
 func TestSubvolumes(t *testing.T) {
 	r := onSubvolumes(t)
 	withData(t, r)
@@ -93,8 +93,8 @@ func TestSubvolumes(t *testing.T) {
 	}
 }
 
-// A volume from before its pool had subvolumes has no snapshots, and nothing is left of a try. What is made from one, or from an
-// earlier snapshot, is a copy file by file, and can have snapshots.
+// A volume from before its pool had subvolumes has no snapshots, and nothing is left of a try. What
+// is made from one, or from an earlier snapshot, is a copy file by file, and can have snapshots.
 func TestSubvolumeOfPlainDirectory(t *testing.T) {
 	r := onSubvolumes(t)
 	_, err := r.Pool.Create(t.Context(), r.id, spec(pv))
@@ -117,7 +117,8 @@ func TestSubvolumeOfPlainDirectory(t *testing.T) {
 	}
 }
 
-// A snapshot that a daemon began when the pool's were made file by file is none of one moment, and is made anew.
+// A snapshot that a daemon began when the pool's were made file by file is none of one moment, and
+// is made anew.
 func TestSnapshotOfEarlierWay(t *testing.T) {
 	r := onSubvolumes(t)
 	withData(t, r)
@@ -133,7 +134,8 @@ func TestSnapshotOfEarlierWay(t *testing.T) {
 	}
 }
 
-// What a tenant made of subvolumes is removed without CAP_SYS_ADMIN, also where it is read-only, also the volume itself.
+// What a tenant made of subvolumes is removed without CAP_SYS_ADMIN, also where it is read-only,
+// also the volume itself.
 func TestPurgeReadOnlySubvolumes(t *testing.T) {
 	r := onSubvolumes(t)
 	before := contents(t, r.path)
@@ -157,8 +159,8 @@ func TestPurgeReadOnlySubvolumes(t *testing.T) {
 	}
 }
 
-// The kernel does not move a read-only subvolume into another directory: why snapshots are none, and why the flag is cleared
-// before a volume is moved.
+// The kernel does not move a read-only subvolume into another directory: why snapshots are none,
+// and why the flag is cleared before a volume is moved.
 func TestReadOnlySubvolumes(t *testing.T) {
 	r := onSubvolumes(t)
 	dir := r.create(t, pv)
@@ -170,8 +172,9 @@ func TestReadOnlySubvolumes(t *testing.T) {
 	must(t, errors.Join(r.Trash(t.Context(), r.id, pv), r.PutBack(t.Context(), r.id, pv)))
 }
 
-// A program that writes one file, has it on stable storage, and then writes another one, finds in a snapshot nothing in the
-// second that the first has not. Copied one file after another, with others between the two, they are out of order.
+// A program that writes one file, has it on stable storage, and then writes another one, finds in a
+// snapshot nothing in the second that the first has not. Copied one file after another, with others
+// between the two, they are out of order.
 func TestSnapshotOfOneMoment(t *testing.T) {
 	r := onSubvolumes(t)
 	source := r.create(t, pv)
@@ -198,7 +201,8 @@ func TestSnapshotOfOneMoment(t *testing.T) {
 	}
 }
 
-// writeInOrder writes a number that grows into one file after the other, until ctx ends. begun is told after the first time.
+// writeInOrder writes a number that grows into one file after the other, until ctx ends. begun is
+// told after the first time.
 func writeInOrder(ctx context.Context, begun chan<- error, paths ...string) error {
 	for n := uint64(1); ctx.Err() == nil; n++ {
 		for _, path := range paths {

@@ -13,9 +13,9 @@ import (
 )
 
 // Sweep removes what processes that died left half made: directories in staging, and records that
-// never got their final name. Records whose data a power cut took are written again (repair). It returns
-// how many directories it removed. Volumes that a call is
-// working on are left to it; a record is left to the caller, who knows whether the volume is still wanted.
+// never got their final name. Records whose data a power cut took are written again (repair). It
+// returns how many directories it removed. Volumes that a call is working on are left to it; a
+// record is left to the caller, who knows whether the volume is still wanted.
 func (p *Pool) Sweep(ctx context.Context, id mounts.Identity) (int, error) {
 	n, err := p.sweep(ctx, id)
 	if err != nil {

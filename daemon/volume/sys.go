@@ -11,7 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// beneath is how everything below the pool's descriptor is opened. What may stand at a name, and what refuses it:
+// beneath is how everything below the pool's descriptor is opened. What may stand at a name, and
+// what refuses it:
 //
 //	a symbolic link           RESOLVE_NO_SYMLINKS, O_NOFOLLOW: ELOOP, with O_DIRECTORY ENOTDIR   TestForeign, TestSwapped
 //	a mount (also a bind)     RESOLVE_NO_XDEV: EXDEV                                             TestSwapped, TestPurgeMountInside
@@ -19,8 +20,8 @@ import (
 //	a FIFO, socket or device  O_DIRECTORY, or O_NONBLOCK and a look at the type                  TestForeign, TestRecordIsNoFile, TestPurgeOpensNoDevice
 //	another directory         the inode is compared after the rename, which is undone            TestSwappedMeanwhile
 //
-// The pool itself may be replaced or unmounted: its identity is compared after it was opened (Pool.begin, TestMoved), and
-// its own directories must be root's (session.dir, TestNotPrepared).
+// The pool itself may be replaced or unmounted: its identity is compared after it was opened
+// (Pool.begin, TestMoved), and its own directories must be root's (session.dir, TestNotPrepared).
 const beneath = openat.Beneath
 
 func openDir(dir int, path string) (int, error) {
@@ -66,7 +67,8 @@ func move(from int, name string, to int, newName string) error {
 	return openat.Retry(func() error { return unix.Renameat(from, name, to, newName) })
 }
 
-// openFile opens what should be a regular file. O_NONBLOCK: a FIFO in its place may not hang the daemon.
+// openFile opens what should be a regular file. O_NONBLOCK: a FIFO in its place may not hang the
+// daemon.
 func openFile(dir int, name string, flags int) (int, error) {
 	return openat.Open(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0, beneath)
 }

@@ -17,8 +17,9 @@ import (
 // readingUsage is what a call does that reads what volumes take.
 const readingUsage = "reading what volumes take"
 
-// Projects returns the projects of which the pool's filesystem knows something, in their order: of those that are not in
-// the pool's range a bounded number. There are none where the pool has no project quotas. No file of a volume is looked at.
+// Projects returns the projects of which the pool's filesystem knows something, in their order: of
+// those that are not in the pool's range a bounded number. There are none where the pool has no
+// project quotas. No file of a volume is looked at.
 func (p *Pool) Projects(ctx context.Context, id mounts.Identity) (all []quota.Usage, err error) {
 	err = p.with(ctx, id, readingUsage, func(s *session) (err error) {
 		all, err = s.projects(ctx)
@@ -27,7 +28,8 @@ func (p *Pool) Projects(ctx context.Context, id mounts.Identity) (all []quota.Us
 	return all, err
 }
 
-// How many projects are read at a time. The owners of files can give them any number of projects, which are in no range.
+// How many projects are read at a time. The owners of files can give them any number of projects,
+// which are in no range.
 const (
 	mostOurs   = 1 << 17 // of the range that volumes have
 	mostOthers = 1 << 12 // below it, and above it
@@ -155,8 +157,8 @@ func (s *session) learn() (map[uint32]record.Record, error) {
 	return s.owners()
 }
 
-// mixed reports whether files without a project may be others' than the daemon's own: the pool is not the root of its
-// filesystem, or has directories without a project of ours.
+// mixed reports whether files without a project may be others' than the daemon's own: the pool is
+// not the root of its filesystem, or has directories without a project of ours.
 func (s *session) mixed(owners map[uint32]record.Record) (bool, error) {
 	var root, above unix.Stat_t
 	if err := unix.Fstat(s.root, &root); err != nil {

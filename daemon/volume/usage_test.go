@@ -13,7 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// What volumes take is read by their projects, all of them, and told apart from what else is on the filesystem.
+// What volumes take is read by their projects, all of them, and told apart from what else is on the
+// filesystem.
 func TestUsage(t *testing.T) {
 	r, k := onXFS(t)
 	for i := range 3 {
@@ -46,7 +47,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Files without a project may be others' beside a directory that no record knows, and below the filesystem's root.
+// Files without a project may be others' beside a directory that no record knows, and below the
+// filesystem's root.
 func TestUsageOfMixedPool(t *testing.T) {
 	r, k := onXFS(t)
 	for name, path := range map[string]string{"theirs": r.path, "below": r.path + "/below"} {
@@ -74,8 +76,8 @@ func (k *throng) From(root int, from uint32) (some []quota.Usage, err error) {
 	return some, nil
 }
 
-// The owner of a volume has given its files millions of projects: what volumes take is read all the same, and what
-// is read of the others is bounded.
+// The owner of a volume has given its files millions of projects: what volumes take is read all the
+// same, and what is read of the others is bounded.
 func TestUsageInAThrong(t *testing.T) {
 	r, k := onXFS(t)
 	r.limited(t, pv)

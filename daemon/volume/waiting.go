@@ -11,9 +11,9 @@ import (
 // file of many extents takes seconds on a healthy filesystem.
 const backgroundFactor = 4
 
-// copyFactor is the same while a volume is copied. To share the blocks of one file is one call, of a microsecond or more for
-// each of its extents; to write out all that a copy wrote is another. That storage stops responding is noticed by the pool's
-// own looks and by other calls.
+// copyFactor is the same while a volume is copied. To share the blocks of one file is one call, of
+// a microsecond or more for each of its extents; to write out all that a copy wrote is another.
+// That storage stops responding is noticed by the pool's own looks and by other calls.
 const copyFactor = 80
 
 // call is one call under way.
@@ -33,9 +33,9 @@ type Waiting struct {
 	Limit time.Duration   // what it was allowed
 }
 
-// Waiting returns the call that is waiting longest, of those that have waited for the limit or longer:
-// from its beginning, or since the last of its many entries for Purge, Sweep and List. Purges have
-// four times the limit, and copies eighty times.
+// Waiting returns the call that is waiting longest, of those that have waited for the limit or
+// longer: from its beginning, or since the last of its many entries for Purge, Sweep and List.
+// Purges have four times the limit, and copies eighty times.
 func (p *Pool) Waiting(limit time.Duration) (longest Waiting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,8 +71,8 @@ func TestWaitingIsOfEntries(t *testing.T) {
 	}
 	must(t, r.Trash(t.Context(), r.id, pv))
 	const entry = 30 * time.Millisecond
-	// An entry's time begins with the end of the one before, and a directory's with its last entry's, however slow
-	// the machine is.
+	// An entry's time begins with the end of the one before, and a directory's with its last
+	// entry's, however slow the machine is.
 	before, last, entries := time.Now(), time.Now(), 0
 	r.atCrashPoint = func(step string) {
 		if step != "directory emptied" {

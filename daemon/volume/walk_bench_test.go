@@ -12,8 +12,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// BenchmarkWalks is the time of a purge, and of a relabelling that finds everything as it should be, of volumes of
-// different shapes; and the time of the processor, which other programs disturb less.
+// BenchmarkWalks is the time of a purge, and of a relabelling that finds everything as it should
+// be, of volumes of different shapes; and the time of the processor, which other programs disturb
+// less.
 //
 //	go test -run - -bench Walks -benchtime 3x ./daemon/volume
 func BenchmarkWalks(b *testing.B) {

@@ -25,14 +25,15 @@ type user struct {
 	hash []byte
 }
 
-// passwords are those that were right, so that a scraper's is compared once. There is one for each user.
+// passwords are those that were right, so that a scraper's is compared once. There is one for each
+// user.
 type passwords struct {
 	mu  sync.Mutex
 	sum map[[sha256.Size]byte]bool
 }
 
-// allow reports whether a request is of a user with its password. It waits while another password is compared, until the
-// client goes away. Of each host one request waits; the others are refused.
+// allow reports whether a request is of a user with its password. It waits while another password
+// is compared, until the client goes away. Of each host one request waits; the others are refused.
 func (a accounts) allow(r *http.Request) bool {
 	name, password, sent := r.BasicAuth()
 	if !sent {

@@ -24,7 +24,8 @@ type config struct {
 	limiter  *rate.Limiter // nil: no limit
 }
 
-// mostCost is the most expensive password that is taken. One comparison takes seconds then, and each step doubles it.
+// mostCost is the most expensive password that is taken. One comparison takes seconds then, and
+// each step doubles it.
 const mostCost = 16
 
 // read reads the file at path and those that it names.
@@ -66,8 +67,8 @@ func (f format) config() (c *config, err error) {
 	return c, nil
 }
 
-// tls is the server's configuration; nil without TLS. Sessions are not resumed: a resumed one would not look at the client's
-// certificate again.
+// tls is the server's configuration; nil without TLS. Sessions are not resumed: a resumed one would
+// not look at the client's certificate again.
 func (f format) tls() (*tls.Config, error) {
 	if !f.encrypts() {
 		return nil, nil
@@ -141,7 +142,8 @@ func (f format) clients(c *tls.Config) (err error) {
 	return nil
 }
 
-// allowed refuses a client's certificate without one of client_allowed_sans. Without a certificate ClientAuth decides.
+// allowed refuses a client's certificate without one of client_allowed_sans. Without a certificate
+// ClientAuth decides.
 func (f format) allowed(s tls.ConnectionState) error {
 	if len(s.PeerCertificates) == 0 {
 		return nil
@@ -178,7 +180,8 @@ func newAccounts(users map[string]string) (a accounts, err error) {
 	return a, nil
 }
 
-// Check reports what is wrong with the file, and with those that it names, in one line; nil for path "", which is no file.
+// Check reports what is wrong with the file, and with those that it names, in one line; nil for
+// path "", which is no file.
 func Check(path string) error {
 	if path == "" {
 		return nil
@@ -196,8 +199,8 @@ func Files(path string) []string {
 	return append([]string{path}, f.files()...)
 }
 
-// Risk is what is dangerous about metrics at this address (host:port, "" for none) with this file ("" for none), "" for nothing.
-// A file that cannot be used has none: nothing is served by it.
+// Risk is what is dangerous about metrics at this address (host:port, "" for none) with this file
+// ("" for none), "" for nothing. A file that cannot be used has none: nothing is served by it.
 func Risk(address, path string) string {
 	var f format
 	if path != "" {

@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// File is a web configuration file in use. It is looked at for each connection and each request, and read again when it or a
-// file that it names changed. What is not valid is not taken into use: what was valid stays in force. Until something was
-// valid, connections are closed.
+// File is a web configuration file in use. It is looked at for each connection and each request,
+// and read again when it or a file that it names changed. What is not valid is not taken into use:
+// what was valid stays in force. Until something was valid, connections are closed.
 type File struct {
 	path string
 	tell func(err error, inForce bool)
@@ -35,8 +35,9 @@ type stamp struct {
 	changed      syscall.Timespec
 }
 
-// Open reads the file at path. tell is called each time that the file was read, now and when it was changed: with what is wrong
-// and whether an earlier one stays in force, or with nil. It must not call the File.
+// Open reads the file at path. tell is called each time that the file was read, now and when it was
+// changed: with what is wrong and whether an earlier one stays in force, or with nil. It must not
+// call the File.
 func Open(path string, tell func(err error, inForce bool)) *File {
 	f := &File{path: path, tell: tell}
 	f.current()
@@ -82,8 +83,8 @@ func stampOf(path string) stamp {
 	return stamp{path, uint64(s.Dev), s.Ino, s.Size, s.Mtim, s.Ctim}
 }
 
-// Apply has a server serve by the file, and returns the listener to serve in place of l. It is called once for each server,
-// after its handler was set.
+// Apply has a server serve by the file, and returns the listener to serve in place of l. It is
+// called once for each server, after its handler was set.
 func (f *File) Apply(server *http.Server, l net.Listener) net.Listener {
 	server.Handler = f.guard(server.Handler)
 	server.ErrorLog = log.New(noHandshakes{log.Writer()}, "", 0)
@@ -96,7 +97,8 @@ func (f *File) Apply(server *http.Server, l net.Listener) net.Listener {
 	return listener{l, f}
 }
 
-// noHandshakes leaves out what net/http logs of each failed handshake: otherwise each scan of the port would fill the log.
+// noHandshakes leaves out what net/http logs of each failed handshake: otherwise each scan of the
+// port would fill the log.
 type noHandshakes struct{ io.Writer }
 
 // Write is part of io.Writer.
@@ -120,7 +122,8 @@ type listener struct {
 	file *File
 }
 
-// Accept accepts a connection, with TLS if the file says so. The handshake is the server's, which bounds its time.
+// Accept accepts a connection, with TLS if the file says so. The handshake is the server's, which
+// bounds its time.
 func (l listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -138,8 +141,9 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// guard lets the requests through that the configuration in force allows. A connection that an earlier one accepted is closed
-// without a response: clients make another one, by the rules that hold now.
+// guard lets the requests through that the configuration in force allows. A connection that an
+// earlier one accepted is closed without a response: clients make another one, by the rules that
+// hold now.
 func (f *File) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := f.current()

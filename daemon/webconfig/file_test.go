@@ -45,7 +45,8 @@ func (s *server) tell(err error, inForce bool) {
 	s.told = append(s.told, fmt.Sprint(err != nil, inForce))
 }
 
-// tells is how often the file was read, whether each was wrong, and whether an earlier one was in force.
+// tells is how often the file was read, whether each was wrong, and whether an earlier one was in
+// force.
 func (s *server) tells() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +60,8 @@ func client(t *testing.T, a *certs.Authority, own ...tls.Certificate) *http.Clie
 	return &http.Client{Transport: transport}
 }
 
-// refused is in the place of a status. How it ends is chance: a connection that is closed with data unread is reset, and the
-// reason, which was sent before, may be lost.
+// refused is in the place of a status. How it ends is chance: a connection that is closed with data
+// unread is reset, and the reason, which was sent before, may be lost.
 const refused = "refused"
 
 // get returns the status, or refused, and the name in the server's certificate.
@@ -110,7 +111,8 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// A certificate of another authority, of another name or none at all is refused, and so is plain text.
+// A certificate of another authority, of another name or none at all is refused, and so is plain
+// text.
 func TestClientCertificates(t *testing.T) {
 	a, _, file := directory(t, withTLS+", client_auth_type: RequireAndVerifyClientCert, client_ca_file: ca.crt, client_allowed_sans: [prometheus]}\n")
 	s := serve(t, file)
@@ -132,7 +134,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// What is replaced counts for the next request, also of a client that is connected, and a session is not resumed.
+// What is replaced counts for the next request, also of a client that is connected, and a session
+// is not resumed.
 func TestReplaced(t *testing.T) {
 	a, dir, file := directory(t, withTLS+"}\n"+users)
 	s, c := serve(t, file), client(t, a)

@@ -1,6 +1,6 @@
-// Package webconfig reads the web configuration file of Prometheus' exporters and serves a listener by it: with TLS, client
-// certificates, users, headers and a rate. The format is that of github.com/prometheus/exporter-toolkit
-// (its page web-configuration.md).
+// Package webconfig reads the web configuration file of Prometheus' exporters and serves a listener
+// by it: with TLS, client certificates, users, headers and a rate. The format is that of
+// github.com/prometheus/exporter-toolkit (its page web-configuration.md).
 //
 // It does not listen, does not serve HTTP/2 and does not log.
 package webconfig
@@ -19,7 +19,8 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// format is the file as it is written. Keys that are not here are refused, as exporter-toolkit does.
+// format is the file as it is written. Keys that are not here are refused, as exporter-toolkit
+// does.
 type format struct {
 	TLS struct {
 		Cert         string   `yaml:"cert"`
@@ -87,7 +88,8 @@ var (
 	wrongType   = regexp.MustCompile(`^(line \d+): cannot unmarshal `)
 )
 
-// plain is the first of a parser's errors, in one line without Go's types and without the value, which may be a secret.
+// plain is the first of a parser's errors, in one line without Go's types and without the value,
+// which may be a secret.
 func plain(err error) error {
 	several := new(yaml.TypeError)
 	if !errors.As(err, &several) || len(several.Errors) == 0 {
@@ -116,8 +118,8 @@ func (f format) files() (all []string) {
 	return all
 }
 
-// encrypts reports whether the file asks for TLS: by any of these keys, as in exporter-toolkit, so that a certificate that is
-// missing is an error and not a server in plain text.
+// encrypts reports whether the file asks for TLS: by any of these keys, as in exporter-toolkit, so
+// that a certificate that is missing is an error and not a server in plain text.
 func (f format) encrypts() bool {
 	t := f.TLS
 	return t.Cert+t.Key+t.CertFile+t.KeyFile+t.ClientCA+t.ClientCAFile+t.ClientAuth != ""

@@ -59,7 +59,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-// A name of client_allowed_sans may be of each kind, and is compared whole. The subject's common name is none.
+// A name of client_allowed_sans may be of each kind, and is compared whole. The subject's common
+// name is none.
 func TestAllowed(t *testing.T) {
 	client := &x509.Certificate{
 		DNSNames: []string{"prometheus"}, EmailAddresses: []string{"a@b.example"},
@@ -174,7 +175,8 @@ func TestManyGuesses(t *testing.T) {
 	}
 }
 
-// The confinement is told each file of which the daemon reads, by an absolute path, also of a file with a mistake in a value.
+// The confinement is told each file of which the daemon reads, by an absolute path, also of a file
+// with a mistake in a value.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "web.yml")
@@ -199,7 +201,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A certificate that comes by a link, as ACME clients and Kubernetes have them, is replaced by another link.
+// A certificate that comes by a link, as ACME clients and Kubernetes have them, is replaced by
+// another link.
 func TestLinkReplaced(t *testing.T) {
 	a, dir, file := directory(t, "tls_server_config: {cert_file: live/server.crt, key_file: live/server.key}\n")
 	link := func(name string) {

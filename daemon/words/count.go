@@ -2,7 +2,8 @@ package words
 
 import "fmt"
 
-// Count writes a number of things: "1 volume", "3 volumes". what is a noun whose plural ends with an s.
+// Count writes a number of things: "1 volume", "3 volumes". what is a noun whose plural ends with
+// an s.
 func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Nothing that is logged is longer than a page or has a second line, however it came into the record.
+// Nothing that is logged is longer than a page or has a second line, however it came into the
+// record.
 func TestHandler(t *testing.T) {
 	var out bytes.Buffer
 	long := strings.Repeat("x", 256<<10) + "\n"

@@ -2,8 +2,9 @@ package words
 
 import "fmt"
 
-// Size writes a number of bytes for people, with a binary unit (IEC 80000-13) and rounded to the nearest as in
-// "1023 KiB", "1.5 TiB" and "150 GiB": one decimal below 100, none from there on and none of bytes.
+// Size writes a number of bytes for people, with a binary unit (IEC 80000-13) and rounded to the
+// nearest as in "1023 KiB", "1.5 TiB" and "150 GiB": one decimal below 100, none from there on and
+// none of bytes.
 func Size(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	value, unit := float64(n), 0

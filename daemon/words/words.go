@@ -1,7 +1,8 @@
-// Package words formats text for people: sizes, and text from outside, which becomes one line of bounded length.
+// Package words formats text for people: sizes, and text from outside, which becomes one line of
+// bounded length.
 //
-// A tenant chooses the annotations of its claims and the names of its files. Both are shown in the log, in events,
-// in the status and in the output of commands. All of it passes through Line first.
+// A tenant chooses the annotations of its claims and the names of its files. Both are shown in the
+// log, in events, in the status and in the output of commands. All of it passes through Line first.
 //
 // The package does not decide what is shown, and it does not make text safe as a path.
 package words
@@ -15,19 +16,20 @@ import (
 
 // Bounds in bytes.
 const (
-	// NameMax is the longest name of an object in Kubernetes (DNS-1123 subdomain, apimachinery util/validation),
-	// and nearly the longest of a file.
+	// NameMax is the longest name of an object in Kubernetes (DNS-1123 subdomain, apimachinery
+	// util/validation), and nearly the longest of a file.
 	NameMax = 253
-	// MessageMax is the API's limit for newer events (events.k8s.io note), kept for everything that is said.
+	// MessageMax is the API's limit for newer events (events.k8s.io note), kept for everything that
+	// is said.
 	MessageMax = 1024
 )
 
-// more stands where something was left out. No name in Kubernetes ends with it, so that a name that was cut
-// is never another's.
+// more stands where something was left out. No name in Kubernetes ends with it, so that a name that
+// was cut is never another's.
 const more = "..."
 
-// Line is s on one line, in at most limit bytes: what a terminal would act on, and what is not UTF-8, is
-// escaped as Go does, and what is too long is cut between two characters.
+// Line is s on one line, in at most limit bytes: what a terminal would act on, and what is not
+// UTF-8, is escaped as Go does, and what is too long is cut between two characters.
 func Line(s string, limit int) string {
 	cut := len(s) > limit
 	if cut { // no more is looked at than can be shown
@@ -80,10 +82,10 @@ func Ends(s string, limit int) string {
 	return strings.TrimSuffix(head, more) + more + Line(tail, half)
 }
 
-// number is an amount or a time as messages have them: "427 MiB", "1.5Gi", "2m30s". Digits within names are
-// none: those of pvc-868797d1 say which.
+// number is an amount or a time as messages have them: "427 MiB", "1.5Gi", "2m30s". Digits within
+// names are none: those of pvc-868797d1 say which.
 var number = regexp.MustCompile(`(^|[ (])[0-9][0-9A-Za-z.]*( [KMGTPE]?i?B\b)?`)
 
-// Same is what two messages have in common that differ in numbers alone. The free space of a disk changes
-// all the time, and what is said of it is not news each time.
+// Same is what two messages have in common that differ in numbers alone. The free space of a disk
+// changes all the time, and what is said of it is not news each time.
 func Same(message string) string { return number.ReplaceAllString(message, "${1}#") }

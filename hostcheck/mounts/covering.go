@@ -73,15 +73,16 @@ func beneath(path, dir string) bool {
 	return dir == "/" || path == dir || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
 }
 
-// Location is a directory by its filesystem and its path in that: the same wherever a bind mount shows it.
+// Location is a directory by its filesystem and its path in that: the same wherever a bind mount
+// shows it.
 type Location struct {
 	Major uint32 `json:"major"`
 	Minor uint32 `json:"minor"`
 	Path  string `json:"path"`
 }
 
-// Locate finds where a path lies, by the table alone: absolute and clean, without symbolic links. ok is
-// false if the table has no mount above it.
+// Locate finds where a path lies, by the table alone: absolute and clean, without symbolic links.
+// ok is false if the table has no mount above it.
 func Locate(table []Mount, at string) (l Location, ok bool) {
 	m, ok := Covering(table, at)
 	if !ok {
@@ -90,7 +91,8 @@ func Locate(table []Mount, at string) (l Location, ok bool) {
 	return m.Locate(at), true
 }
 
-// Locate is the location of a clean absolute path that lies on this mount, whatever is mounted over it.
+// Locate is the location of a clean absolute path that lies on this mount, whatever is mounted over
+// it.
 func (m Mount) Locate(at string) Location {
 	return Location{m.Major, m.Minor, path.Join(m.Root, strings.TrimPrefix(at, m.Point))}
 }

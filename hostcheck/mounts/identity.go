@@ -53,8 +53,8 @@ func IDOf(fd int) (int, error) {
 	return int(st.Mnt_id), nil
 }
 
-// Immutable reports whether an open file or directory is immutable (chattr +i). A filesystem that does
-// not know the flag (NFS, FUSE, tmpfs before Linux 6.1) returns ErrCannotTell.
+// Immutable reports whether an open file or directory is immutable (chattr +i). A filesystem that
+// does not know the flag (NFS, FUSE, tmpfs before Linux 6.1) returns ErrCannotTell.
 func Immutable(fd int) (bool, error) {
 	st, err := statx(fd, unix.STATX_TYPE)
 	if err != nil {

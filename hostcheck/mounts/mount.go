@@ -28,8 +28,8 @@ type Mount struct {
 	SuperOptions string `json:"superOptions"`
 }
 
-// ReadOnly reports whether the mount or its whole filesystem is read-only, as the table was read.
-// A filesystem that goes read-only by itself, after an error, does not change the table's poll mark.
+// ReadOnly reports whether the mount or its whole filesystem is read-only, as the table was read. A
+// filesystem that goes read-only by itself, after an error, does not change the table's poll mark.
 func (m Mount) ReadOnly() bool {
 	return hasOption(m.Options, "ro") || hasOption(m.SuperOptions, "ro")
 }

@@ -19,7 +19,8 @@ type Table struct {
 	valid      bool
 }
 
-// OpenTable opens /proc/self/mountinfo. The table is closed by Close, or when it is garbage collected.
+// OpenTable opens /proc/self/mountinfo. The table is closed by Close, or when it is garbage
+// collected.
 //
 // It is opened past the os package: that would add it to the runtime's own epoll set, whose poll
 // clears the kernel's change mark, and changes would be missed (TestWatchMissesNothing is red with

@@ -15,12 +15,14 @@ var (
 	// ErrNotPermitted: looking under a mount needs CAP_SYS_ADMIN over the mount namespace, and
 	// open_tree(2) in a service's SystemCallFilter (@mount).
 	ErrNotPermitted = errors.New("not permitted to look under a mount point")
-	// ErrTableChanged: the mount point's directory no longer belongs to the mount that the table named.
+	// ErrTableChanged: the mount point's directory no longer belongs to the mount that the table
+	// named.
 	ErrTableChanged = errors.New("the mount table changed meanwhile")
 )
 
-// Permitted reports whether this thread has CAP_SYS_ADMIN, which Under needs (may_mount in fs/namespace.c). Under
-// may be refused all the same: by a filter of system calls, or because the capability is a user namespace's.
+// Permitted reports whether this thread has CAP_SYS_ADMIN, which Under needs (may_mount in
+// fs/namespace.c). Under may be refused all the same: by a filter of system calls, or because the
+// capability is a user namespace's.
 func Permitted() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -34,8 +36,8 @@ func Permitted() bool {
 //
 // open_tree(2) clones the one mount on which the mount point's *parent directory* lies, without
 // those that are mounted on it: beneath the clone the mount point is the bare directory. The clone
-// is attached nowhere, and changes neither the mount table nor its poll mark (TestUnderIsQuiet). What may go wrong
-// between the table and the look, and what refuses it:
+// is attached nowhere, and changes neither the mount table nor its poll mark (TestUnderIsQuiet).
+// What may go wrong between the table and the look, and what refuses it:
 //
 //	a link in the path               RESOLVE_NO_SYMLINKS: ELOOP                       TestOpenRefuses
 //	a mount on the parent directory  the mount's number, compared after opening       TestUnderRefuses, TestUnderInAStorm
@@ -87,7 +89,8 @@ func cloneAt(dir string, id int) (int, error) {
 	return tree, nil
 }
 
-// Open opens an absolute path in which no component may be a symbolic link (ELOOP; TestOpenRefuses).
+// Open opens an absolute path in which no component may be a symbolic link (ELOOP;
+// TestOpenRefuses).
 func Open(path string, flags uint64) (int, error) {
 	return openat2(unix.AT_FDCWD, path, flags, unix.RESOLVE_NO_SYMLINKS)
 }

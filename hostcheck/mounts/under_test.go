@@ -105,7 +105,8 @@ func TestUnderIsQuiet(t *testing.T) {
 	}
 }
 
-// After the look, both the mount and its parent can be unmounted plainly, and no descriptor is left.
+// After the look, both the mount and its parent can be unmounted plainly, and no descriptor is
+// left.
 func TestUnderHoldsNothing(t *testing.T) {
 	base := hosttest.Dir(t)
 	tmpfs(t, base)
@@ -160,8 +161,8 @@ func refused(t *testing.T, m, parent Mount, want string) {
 	}
 }
 
-// While another process mounts and unmounts there without pause, a look sees the bare directory or says
-// that things moved; never the directory of the mount.
+// While another process mounts and unmounts there without pause, a look sees the bare directory or
+// says that things moved; never the directory of the mount.
 func TestUnderInAStorm(t *testing.T) {
 	base := hosttest.Dir(t)
 	dir := mkdir(t, base, "p")

@@ -35,7 +35,8 @@ func mounted(t testing.TB, dir string) bool {
 	return m.Point == dir
 }
 
-// Each of 1,000 mounts and 1,000 unmounts is signalled, and the table read after the signal shows it.
+// Each of 1,000 mounts and 1,000 unmounts is signalled, and the table read after the signal shows
+// it.
 func TestWatchMissesNothing(t *testing.T) {
 	dir := mkdir(t, hosttest.Dir(t), "p")
 	changed, err := Watch(t.Context())
@@ -96,8 +97,8 @@ func drain(changed <-chan struct{}) {
 	}
 }
 
-// No goroutine listens for a while: the watch does not stop, and three signals stand for all: one that waits, one that the
-// watch was about to send, and one for what came after that.
+// No goroutine listens for a while: the watch does not stop, and three signals stand for all: one
+// that waits, one that the watch was about to send, and one for what came after that.
 func TestWatchJoinsChanges(t *testing.T) {
 	dir := mkdir(t, hosttest.Dir(t), "p")
 	changed, err := Watch(t.Context())

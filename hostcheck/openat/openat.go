@@ -1,5 +1,5 @@
-// Package openat opens files with openat2(2), and repeats system calls that were interrupted. It is the one place for
-// both: what is repeated, how often, and why.
+// Package openat opens files with openat2(2), and repeats system calls that were interrupted. It is
+// the one place for both: what is repeated, how often, and why.
 //
 //	EINTR   Repeated until the call is done. The Go runtime sends itself signals (preemption), and calls on FUSE and NFS
 //	        return EINTR whatever SA_RESTART says (signal(7)).
@@ -16,15 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Beneath is the resolution of a name below a descriptor: without leaving it (EXDEV), without symbolic links (ELOOP),
-// without entering another mount (EXDEV).
+// Beneath is the resolution of a name below a descriptor: without leaving it (EXDEV), without
+// symbolic links (ELOOP), without entering another mount (EXDEV).
 const Beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 
-// tries is how often openat2 is called while it returns EAGAIN, microseconds each. Renames that never pause do not
-// exhaust them (TestRenamesInTheWay).
+// tries is how often openat2 is called while it returns EAGAIN, microseconds each. Renames that
+// never pause do not exhaust them (TestRenamesInTheWay).
 const tries = 1000
 
-// Open returns a descriptor of path, relative to dir, which is closed on exec. resolve is RESOLVE_* of openat2(2).
+// Open returns a descriptor of path, relative to dir, which is closed on exec. resolve is RESOLVE_*
+// of openat2(2).
 func Open(dir int, path string, flags int, mode uint32, resolve uint64) (fd int, err error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve}
 	for try := 1; ; try++ {

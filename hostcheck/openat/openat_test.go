@@ -42,7 +42,8 @@ func TestBeneath(t *testing.T) {
 	}
 }
 
-// failing replaces openat2 by one that returns the errors, and then no error; it returns how often it was called.
+// failing replaces openat2 by one that returns the errors, and then no error; it returns how often
+// it was called.
 func failing(t *testing.T, errs func(call int) error) *int {
 	t.Helper()
 	calls := 0

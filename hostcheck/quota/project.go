@@ -45,7 +45,8 @@ func ProjectOf(fd int) Project {
 	return Project{x.projid, x.xflags&xflagProjects != 0}
 }
 
-// SetProject gives a file its project. It takes the file's owner or CAP_FOWNER, and the initial user namespace.
+// SetProject gives a file its project. It takes the file's owner or CAP_FOWNER, and the initial
+// user namespace.
 func SetProject(fd int, p Project) error {
 	var x fsxattr
 	if err := x.call(fd, fsGetXattr); err != nil {

@@ -1,9 +1,11 @@
-// Package quota makes the kernel's calls for project quotas, the same for xfs and ext4: a project is a number that
-// files have, and by which the filesystem counts and limits their bytes and inodes (quotactl(2), the Q_X* commands of
-// linux/dqblk_xfs.h). It also gives directories their project (FS_IOC_FSSETXATTR of linux/fs.h).
+// Package quota makes the kernel's calls for project quotas, the same for xfs and ext4: a project
+// is a number that files have, and by which the filesystem counts and limits their bytes and inodes
+// (quotactl(2), the Q_X* commands of linux/dqblk_xfs.h). It also gives directories their project
+// (FS_IOC_FSSETXATTR of linux/fs.h).
 //
-// It needs quotactl_fd(2), which Linux has since 5.14, executes nothing, and does not read or write /etc/projects.
-// It will not choose a project, remember one, or decide about a limit. It imports no package of the daemon.
+// It needs quotactl_fd(2), which Linux has since 5.14, executes nothing, and does not read or write
+// /etc/projects. It will not choose a project, remember one, or decide about a limit. It imports no
+// package of the daemon.
 package quota
 
 import (
@@ -15,8 +17,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// Commands of quotactl(2) for projects, as they are passed: QCMD(Q_X..., PRJQUOTA) of linux/quota.h. State takes no
-// privilege. The others take CAP_SYS_ADMIN in the initial user namespace (check_quotactl_permission in fs/quota/quota.c).
+// Commands of quotactl(2) for projects, as they are passed: QCMD(Q_X..., PRJQUOTA) of
+// linux/quota.h. State takes no privilege. The others take CAP_SYS_ADMIN in the initial user
+// namespace (check_quotactl_permission in fs/quota/quota.c).
 const (
 	CommandGet   = 0x5803<<8 | projects // Q_XGETQUOTA
 	CommandSet   = 0x5804<<8 | projects // Q_XSETQLIM
@@ -26,7 +29,8 @@ const (
 	projects = 2 // PRJQUOTA
 )
 
-// MostID is the highest project that is used here: other programs read projects as signed numbers of 32 bits.
+// MostID is the highest project that is used here: other programs read projects as signed numbers
+// of 32 bits.
 const MostID = 1<<31 - 1
 
 // Limit is what the files of a project may take; 0 is no limit.
@@ -95,8 +99,8 @@ const (
 	enforced    = 1 << 5 // FS_QUOTA_PDQ_ENFD
 )
 
-// StateOf returns whether the filesystem of a descriptor counts and enforces; ErrNoCall on an older kernel. A
-// filesystem without project quotas does neither.
+// StateOf returns whether the filesystem of a descriptor counts and enforces; ErrNoCall on an older
+// kernel. A filesystem without project quotas does neither.
 func StateOf(fd int) (State, error) {
 	s := stateV{version: 1} // FS_QSTATV_VERSION1
 	err := call(fd, CommandState, 0, unsafe.Pointer(&s))
@@ -123,8 +127,8 @@ func Get(fd int, id uint32) (Usage, error) {
 	return d.usage(), err
 }
 
-// From returns at most n projects of which the filesystem knows something, in their order, from an id on. Fewer than
-// n are the last.
+// From returns at most n projects of which the filesystem knows something, in their order, from an
+// id on. Fewer than n are the last.
 func From(fd int, id uint32, n int) ([]Usage, error) {
 	return from(id, n, func(id uint32, d *diskQuota) error { return call(fd, CommandNext, id, unsafe.Pointer(d)) })
 }

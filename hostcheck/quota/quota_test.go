@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
-// The structures have the layout of linux/dqblk_xfs.h and linux/fs.h, so that the kernel writes no byte behind them.
+// The structures have the layout of linux/dqblk_xfs.h and linux/fs.h, so that the kernel writes no
+// byte behind them.
 func TestLayout(t *testing.T) {
 	var d diskQuota
 	var s stateV

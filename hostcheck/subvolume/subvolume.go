@@ -1,10 +1,12 @@
-// Package subvolume makes btrfs's calls for subvolumes: the trees of one filesystem of which a snapshot can be made at
-// once (linux/btrfs.h). It works on descriptors. A name is one path element beneath a descriptor.
+// Package subvolume makes btrfs's calls for subvolumes: the trees of one filesystem of which a
+// snapshot can be made at once (linux/btrfs.h). It works on descriptors. A name is one path element
+// beneath a descriptor.
 //
-// It needs no more than rights over the directories: CAP_DAC_OVERRIDE to write in them, CAP_FOWNER for a snapshot of a
-// subvolume that another user owns (btrfs_ioctl_snap_create_v2, __btrfs_ioctl_snap_create in fs/btrfs/ioctl.c). It will
-// not remove a subvolume, which takes CAP_SYS_ADMIN or a mount option: rmdir(2) removes an empty one since Linux 4.18.
-// It imports no package of the daemon.
+// It needs no more than rights over the directories: CAP_DAC_OVERRIDE to write in them, CAP_FOWNER
+// for a snapshot of a subvolume that another user owns (btrfs_ioctl_snap_create_v2,
+// __btrfs_ioctl_snap_create in fs/btrfs/ioctl.c). It will not remove a subvolume, which takes
+// CAP_SYS_ADMIN or a mount option: rmdir(2) removes an empty one since Linux 4.18. It imports no
+// package of the daemon.
 package subvolume
 
 import (
@@ -76,15 +78,17 @@ func Is(fd int) (bool, error) {
 	return filesystem.Type == unix.BTRFS_SUPER_MAGIC && st.Ino == top && st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
 }
 
-// Create makes an empty subvolume in an open directory, with the mode 0777 that the umask cuts. EEXIST: the name is taken. ENOTTY: the
-// filesystem has no subvolumes.
+// Create makes an empty subvolume in an open directory, with the mode 0777 that the umask cuts.
+// EEXIST: the name is taken. ENOTTY: the filesystem has no subvolumes.
 func Create(dir int, name string) error { return create(dir, RequestCreate, name, 0) }
 
-// Snapshot makes a subvolume in an open directory that has everything of another subvolume, which is open, too, as it is
-// at one moment; it may be changed. What was written before is on stable storage then. Subvolumes inside the other one are
-// empty directories in it. EEXIST: the name is taken. EXDEV: it is of another filesystem.
+// Snapshot makes a subvolume in an open directory that has everything of another subvolume, which
+// is open, too, as it is at one moment; it may be changed. What was written before is on stable
+// storage then. Subvolumes inside the other one are empty directories in it. EEXIST: the name is
+// taken. EXDEV: it is of another filesystem.
 func Snapshot(dir int, name string, of int) error {
-	// Older kernels make one of the whole subvolume that the directory lies in, newer ones return EINVAL.
+	// Older kernels make one of the whole subvolume that the directory lies in, newer ones return
+	// EINVAL.
 	if is, err := Is(of); err != nil || !is {
 		return errors.Join(err, ErrNone)
 	}
@@ -103,7 +107,8 @@ func create(dir int, request uintptr, name string, of int64) error {
 	return ioctl(dir, request, unsafe.Pointer(&a))
 }
 
-// Nested returns how many subvolumes lie in an open one, and in no other one inside it; 255 are as many as more.
+// Nested returns how many subvolumes lie in an open one, and in no other one inside it; 255 are as
+// many as more.
 func Nested(fd int) (int, error) {
 	var list nested
 	err := ioctl(fd, RequestNested, unsafe.Pointer(&list))
@@ -113,8 +118,8 @@ func Nested(fd int) (int, error) {
 	return int(list.n), err
 }
 
-// MakeWritable clears the flag by which a subvolume is read-only, and reports whether it was there. What is open is the
-// top of a subvolume; nothing is done to other directories.
+// MakeWritable clears the flag by which a subvolume is read-only, and reports whether it was there.
+// What is open is the top of a subvolume; nothing is done to other directories.
 func MakeWritable(fd int) (cleared bool) {
 	var flags uint64
 	if err := ioctl(fd, RequestGetFlags, unsafe.Pointer(&flags)); err != nil || flags&readOnly == 0 {

@@ -113,8 +113,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// A snapshot has what the subvolume had at one moment, can be written to, and does not change with it. A subvolume inside
-// is an empty directory there.
+// A snapshot has what the subvolume had at one moment, can be written to, and does not change with
+// it. A subvolume inside is an empty directory there.
 func TestSnapshot(t *testing.T) {
 	at := mounted(t, "btrfs")
 	top := open(t, at)
@@ -145,7 +145,8 @@ func TestSnapshot(t *testing.T) {
 	nestedIn(t, open(t, at, "snapshot"), 0)
 }
 
-// There is no snapshot of what is no subvolume, nor of one of another filesystem, and nothing is left of the attempt.
+// There is no snapshot of what is no subvolume, nor of one of another filesystem, and nothing is
+// left of the attempt.
 func TestNoSnapshot(t *testing.T) {
 	at, other := mounted(t, "btrfs"), mounted(t, "btrfs")
 	must(t, os.Mkdir(at+"/plain", 0o755), write(at, "file"))

@@ -1,5 +1,5 @@
-// Command catalog prints the journal's message catalog (journalctl --catalog) from docs/troubleshooting.md,
-// so that a reason is explained in one place.
+// Command catalog prints the journal's message catalog (journalctl --catalog) from
+// docs/troubleshooting.md, so that a reason is explained in one place.
 package main
 
 import (
@@ -61,7 +61,8 @@ func (e entry) String() string {
 
 var link = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
 
-// plain takes away the marks of Markdown. Commands are indented, so that no line begins as an entry does.
+// plain takes away the marks of Markdown. Commands are indented, so that no line begins as an entry
+// does.
 func plain(markdown string) string {
 	var b strings.Builder
 	code := false

@@ -22,8 +22,8 @@ func catalog(t *testing.T) string {
 	return out.String()
 }
 
-// journalctl takes the catalog as it is, and shows for the ID of a reason what the page says of it. That the page
-// has each reason that a record can have is docs.TestReasons.
+// journalctl takes the catalog as it is, and shows for the ID of a reason what the page says of it.
+// That the page has each reason that a record can have is docs.TestReasons.
 func TestCatalog(t *testing.T) {
 	text, root := catalog(t), t.TempDir()
 	dir := filepath.Join(root, "usr/lib/systemd/catalog")

@@ -1,7 +1,7 @@
 // Package charts writes the objects of the manifests as a Helm chart and as a kustomization.
 //
-// It has no object of its own; the lists of the policies are the chart's values. test/upstream/charts renders both with Helm and
-// Kustomize and compares. It contacts nothing.
+// It has no object of its own; the lists of the policies are the chart's values.
+// test/upstream/charts renders both with Helm and Kustomize and compares. It contacts nothing.
 package charts
 
 import (
@@ -36,8 +36,9 @@ var expressions = strings.NewReplacer(
 // classes are those of the policies' list: a prefix that was given is no provisioner's.
 const classes = `concat .Values.confinedClasses (ternary (list) (list .Values.classPrefix (printf "%s-*" .Values.classPrefix)) (eq .Values.classPrefix ""))`
 
-// earlierParameters is what policies of earlier versions read, where a release has it: an upgrade would remove it at once, while API servers
-// have the old policies for a second, and refuse everybody's writes.
+// earlierParameters is what policies of earlier versions read, where a release has it: an upgrade
+// would remove it at once, while API servers have the old policies for a second, and refuse
+// everybody's writes.
 const earlierParameters = `{{- with lookup "v1" "ConfigMap" .Release.Namespace "hostpath-provisioner-confinement" }}
 ---
 apiVersion: v1
@@ -59,7 +60,8 @@ const (
 	driver   = `and (le (len .Values.provisioner) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .Values.provisioner)`
 )
 
-// Helm is a chart, by the paths of its files. version is the program's; what is no version of a chart counts as 0.0.0.
+// Helm is a chart, by the paths of its files. version is the program's; what is no version of a
+// chart counts as 0.0.0.
 func Helm(version string) map[string]string {
 	o := packaging.Options{Namespace: namespace, Provisioner: provisioner, ClassPrefix: class, ClaimIndex: true, InlineVolumes: true}
 	without := documents(packaging.Manifests(o))
@@ -103,7 +105,8 @@ func documents(manifests string) (all []document) {
 	return all
 }
 
-// template is the object as Helm evaluates it, in front of its condition; without has the objects of a cluster that is not confined.
+// template is the object as Helm evaluates it, in front of its condition; without has the objects
+// of a cluster that is not confined.
 func (d document) template(without []document) string {
 	same := slices.IndexFunc(without, func(o document) bool { return o.kind == d.kind && o.name == d.name })
 	text := expressions.Replace(d.text)
@@ -187,8 +190,8 @@ const notes = `The cluster is ready for the daemons, which come as packages of t
   hostpath-provisioner enroll --namespace {{ .Release.Namespace }} --admin-kubeconfig FILE
 `
 
-// Kustomization is a kustomization with the objects of the manifests with these options, by the paths of its files. Other names, and
-// other lists of the policies, need other options.
+// Kustomization is a kustomization with the objects of the manifests with these options, by the
+// paths of its files. Other names, and other lists of the policies, need other options.
 func Kustomization(o packaging.Options) map[string]string {
 	files, order := map[string]string{}, []string{}
 	for _, d := range documents(packaging.Manifests(o)) {

@@ -7,8 +7,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 )
 
-// The manifests have no braces of Helm, and nothing of the names in whose places its expressions are is left.
-// What Helm makes of it is compared in test/upstream/charts.
+// The manifests have no braces of Helm, and nothing of the names in whose places its expressions
+// are is left. What Helm makes of it is compared in test/upstream/charts.
 func TestHelm(t *testing.T) {
 	o := packaging.Options{Namespace: namespace, Provisioner: provisioner, ClassPrefix: class, ClaimIndex: true, Confine: packaging.Confinement{Paths: []string{"/pools"}}}
 	if strings.Contains(packaging.Manifests(o), "{{") {

@@ -19,7 +19,8 @@ import (
 // inCluster is what the cluster has of what the chart looks for.
 var inCluster map[string]any
 
-// functions are those of Helm that the chart calls. That Helm's own do the same is shown in test/upstream/charts.
+// functions are those of Helm that the chart calls. That Helm's own do the same is shown in
+// test/upstream/charts.
 var functions = template.FuncMap{
 	"default": func(otherwise, value string) string {
 		if value == "" {
@@ -139,7 +140,8 @@ func TestRendered(t *testing.T) {
 	}
 }
 
-// An upgrade keeps what the policies of an earlier version read, whatever is in it, and makes none where there is none.
+// An upgrade keeps what the policies of an earlier version read, whatever is in it, and makes none
+// where there is none.
 func TestEarlierParametersAreKept(t *testing.T) {
 	const name = "ConfigMap hostpath-provisioner-confinement"
 	if _, made := parsed(t, rendered(t, "templates/manifests.yaml", "storage", nil))[name]; made {
@@ -154,7 +156,8 @@ func TestEarlierParametersAreKept(t *testing.T) {
 	}
 }
 
-// A kustomization in a namespace, with names of its own, has what the manifests have, each kind in the file that an overlay expects.
+// A kustomization in a namespace, with names of its own, has what the manifests have, each kind in
+// the file that an overlay expects.
 func TestKustomizedFiles(t *testing.T) {
 	for name, o := range map[string]packaging.Options{
 		"another name":  {Namespace: "a", Provisioner: "Example.com/Host_Path"},
@@ -186,7 +189,8 @@ func fileOf(kind string) string {
 	}[kind]
 }
 
-// The schema knows each value of the chart and no other, and its paths are those under which pools can be.
+// The schema knows each value of the chart and no other, and its paths are those under which pools
+// can be.
 func TestSchema(t *testing.T) {
 	var checked struct {
 		Additional  bool `json:"additionalProperties"`

@@ -1,5 +1,5 @@
-// Command install puts the files of the Debian package where the package would put them: the list is the
-// package's own, nfpm.yaml, in the folder that packaging/build.sh --stage filled.
+// Command install puts the files of the Debian package where the package would put them: the list
+// is the package's own, nfpm.yaml, in the folder that packaging/build.sh --stage filled.
 //
 // It runs no scriptlet, keeps no list of what it installed, and never replaces a configuration.
 package main

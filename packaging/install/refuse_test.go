@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// dpkg gives files and directories the modes of the package; so does this, with the umask of a careful administrator.
+// dpkg gives files and directories the modes of the package; so does this, with the umask of a
+// careful administrator.
 func TestUmask(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
@@ -29,7 +30,8 @@ func TestUmask(t *testing.T) {
 	}
 }
 
-// A program that runs goes on with the file that it has, and the new one has the package's mode, not the old one's.
+// A program that runs goes on with the file that it has, and the new one has the package's mode,
+// not the old one's.
 func TestReplace(t *testing.T) {
 	from, to := staged(t), t.TempDir()
 	file := filepath.Join(to, "usr/bin/program")

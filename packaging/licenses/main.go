@@ -1,7 +1,9 @@
-// Command licenses prints the licence texts of everything that is linked into a Go program: the list is
-// the one that the toolchain wrote into the program, the texts are those in the modules' source.
+// Command licenses prints the licence texts of everything that is linked into a Go program: the
+// list is the one that the toolchain wrote into the program, the texts are those in the modules'
+// source.
 //
-// It judges nothing: a module without a licence's text is an error, what a text allows is not asked.
+// It judges nothing: a module without a licence's text is an error, what a text allows is not
+// asked.
 package main
 
 import (
@@ -84,8 +86,8 @@ func linked(program string) ([]module, error) {
 
 var text = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents|copyright)(\.(md|txt)|[-.](apache|mit|bsd)\S*)?$`)
 
-// textsOf are a module's licences and notices. Go's tree has those of many tools that are not linked;
-// there only the top counts.
+// textsOf are a module's licences and notices. Go's tree has those of many tools that are not
+// linked; there only the top counts.
 func textsOf(m module) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir(m.Dir, func(name string, e fs.DirEntry, err error) error {

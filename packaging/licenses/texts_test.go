@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A licence below the top is one of code that is linked as well; what only tests or tools have is not, and a file whose
-// name merely begins like one is no licence.
+// A licence below the top is one of code that is linked as well; what only tests or tools have is
+// not, and a file whose name merely begins like one is no licence.
 func TestTextsOf(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{

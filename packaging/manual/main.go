@@ -1,6 +1,6 @@
-// Command manual prints the man pages: hostpath-provisioner.8 from the program's own help and the text
-// in page8.txt, hostpath-provisioner.toml.5 from docs/configuration.md. So a command, a flag or a key is
-// explained in one place.
+// Command manual prints the man pages: hostpath-provisioner.8 from the program's own help and the
+// text in page8.txt, hostpath-provisioner.toml.5 from docs/configuration.md. So a command, a flag
+// or a key is explained in one place.
 //
 // It explains nothing itself, and takes only what those texts use of Markdown.
 package main
@@ -41,8 +41,8 @@ func title(w io.Writer, name, section, date, version string) {
 	fmt.Fprintf(w, ".TH %s %s \"%s\" \"hostpath-provisioner %s\"\n.nh\n.ad l\n", strings.ToUpper(name), section, date, version)
 }
 
-// writeProgram is page8.txt, with the commands in the place of @COMMANDS@ and the flags that all have
-// in that of @FLAGS@.
+// writeProgram is page8.txt, with the commands in the place of @COMMANDS@ and the flags that all
+// have in that of @FLAGS@.
 func writeProgram(w io.Writer, program, date, version string) error {
 	help, err := helpOf(program)
 	if err != nil {
@@ -72,7 +72,8 @@ func command(w io.Writer, program, name, short string) error {
 	if m := regexp.MustCompile(`(?m)^  hostpath-provisioner (.*)$`).FindStringSubmatch(section(help, "Usage:")); m != nil {
 		use = strings.TrimSuffix(m[1], " [flags]")
 	}
-	// The help begins with what the command does, at length where there is more to say than its one line.
+	// The help begins with what the command does, at length where there is more to say than its one
+	// line.
 	about, _, _ := strings.Cut(help, "\n\nUsage:")
 	if about == short {
 		about += "."
@@ -133,7 +134,8 @@ func writeConfiguration(w io.Writer, file, date, version string) error {
 	return nil
 }
 
-// writeBody takes paragraphs, tables (the first column is a key, the second its default) and fenced code.
+// writeBody takes paragraphs, tables (the first column is a key, the second its default) and fenced
+// code.
 func writeBody(w io.Writer, text string) {
 	code := false
 	for line := range strings.Lines(text) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What Markdown means in one place, roff has another sign for; and what groff_man(7) would take for its own is escaped.
+// What Markdown means in one place, roff has another sign for; and what groff_man(7) would take for
+// its own is escaped.
 func TestInline(t *testing.T) {
 	for name, test := range map[string]struct{ markdown, want string }{
 		"plain text":                      {"a pool", "a pool"},
@@ -108,7 +109,8 @@ check) printf 'Look at pools\n\nUsage:\n  hostpath-provisioner check [POOL...] [
 prepare) printf 'Make a mount point, and more.\n.Twice is fine.\n\nUsage:\n  hostpath-provisioner prepare\n\nGlobal Flags:\n      --config file   the file\n';;
 esac`
 
-// A command without words of its own is explained by its line in the list; flags of all commands are listed once.
+// A command without words of its own is explained by its line in the list; flags of all commands
+// are listed once.
 func TestProgramInRoff(t *testing.T) {
 	text := page(t, "8", program(t, helps))
 	for _, want := range []string{

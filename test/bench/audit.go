@@ -7,9 +7,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// auditPolicy has the API server write a line for each request of a contender and of the controller that binds claims, watches
-// excepted. A renewed lease is not
-// about any claim.
+// auditPolicy has the API server write a line for each request of a contender and of the controller
+// that binds claims, watches excepted. A renewed lease is not about any claim.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted, Panic]
@@ -27,7 +26,8 @@ type auditLog struct{ *harness.AuditLog }
 
 type requests = harness.Requests
 
-// binderNode is in place of a node for the controller that binds claims: its token is not bound to one.
+// binderNode is in place of a node for the controller that binds claims: its token is not bound to
+// one.
 const binderNode = ""
 
 func newAuditLog(dir string) (*auditLog, []string, error) {
@@ -40,7 +40,8 @@ const (
 	quietIn  = 30 * time.Second // the longest that is waited for that
 )
 
-// settle waits until the contenders send no requests, and returns those since the last call, by node.
+// settle waits until the contenders send no requests, and returns those since the last call, by
+// node.
 func (l *auditLog) settle(ctx context.Context) (map[string]requests, error) {
 	return l.Settle(ctx, quietFor, quietIn)
 }

@@ -23,7 +23,8 @@ const (
 // Of these the first four watch the daemon's own part.
 var allCases = []string{caseBacklog, caseSingle, caseBurst, casePurge, caseCluster, casePublish, caseSnapshot}
 
-// ownCases are those of the chosen cases in which there are claims, and kube-controller-manager binds none.
+// ownCases are those of the chosen cases in which there are claims, and kube-controller-manager
+// binds none.
 func (b *bench) ownCases() []string {
 	return slices.DeleteFunc(slices.Clone(b.cases), func(kase string) bool {
 		return slices.Contains([]string{caseCluster, casePurge, casePublish, caseSnapshot}, kase)
@@ -123,8 +124,8 @@ type running struct {
 // amount is how many claims this contender gets.
 func (r *running) amount() int { return r.bench.amount(r.fixture.contender, r.kase) }
 
-// onFixtures does body with the contenders, each on a new fixture, and takes everything away again. What
-// onFixtures returns is the failure of the benchmark; the contenders' are in their faults.
+// onFixtures does body with the contenders, each on a new fixture, and takes everything away again.
+// What onFixtures returns is the failure of the benchmark; the contenders' are in their faults.
 func (b *bench) onFixtures(ctx context.Context, a *environment, contenders []string, kase string, repeat int, body func(context.Context, []*running)) error {
 	var all []*running
 	for _, contender := range contenders {
@@ -178,7 +179,8 @@ func (r *running) fail(purpose string, err error) {
 	r.samples = append(r.samples, sample{contender: r.fixture.contender, kase: purpose, repeat: r.repeat, err: err})
 }
 
-// verify looks at what the contender made: one volume for each claim, and its directory in the pool.
+// verify looks at what the contender made: one volume for each claim, and its directory in the
+// pool.
 func (r *running) verify() error {
 	all, err := r.environment.observer.see(context.Background(), r.claims, made)
 	if err != nil {
@@ -219,8 +221,8 @@ func (r *running) backlog(ctx context.Context) error {
 	return r.took(ctx, m, claims)
 }
 
-// warmups are done before the cases in which the process is there already, so that it has its caches
-// and its connection.
+// warmups are done before the cases in which the process is there already, so that it has its
+// caches and its connection.
 const warmups = 3
 
 // ready starts the process, and returns the claims that it will get.

@@ -95,7 +95,8 @@ var titles = map[string]string{
 	nameBound:   "claims bound already",
 }
 
-// tuned is the library with the limits raised that its documents name. One replica needs no election.
+// tuned is the library with the limits raised that its documents name. One replica needs no
+// election.
 var tuned = []string{"-threads=100", "-qps=1000", "-burst=2000", "-leader-election=false"}
 
 // poolName is the daemon's pool.

@@ -17,7 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// caseCluster is what a user waits for: pods with claims on a control plane with the defaults of its components.
+// caseCluster is what a user waits for: pods with claims on a control plane with the defaults of
+// its components.
 const caseCluster = "cluster"
 
 // nameBound is the floor of this case: pods whose claims are bound already.
@@ -25,13 +26,13 @@ const nameBound = "bound"
 
 const (
 	clusterLimit = 5 * time.Minute // for each part of a run
-	// refill is how long kube-controller-manager takes to have all of its burst of 30 requests again, at 20 a second, and
-	// a little: so that no part of a run pays for the one before.
+	// refill is how long kube-controller-manager takes to have all of its burst of 30 requests
+	// again, at 20 a second, and a little: so that no part of a run pays for the one before.
 	refill = 3 * time.Second
 )
 
-// measureCluster gives each contender a control plane of its own in each repeat: what one leaves behind would take requests
-// of kube-controller-manager from the next.
+// measureCluster gives each contender a control plane of its own in each repeat: what one leaves
+// behind would take requests of kube-controller-manager from the next.
 func (b *bench) measureCluster(ctx context.Context) error {
 	who := b.inCluster()
 	for repeat := range b.clusterRuns {
@@ -227,8 +228,8 @@ func rateUntil(start time.Time, all []sighting, at func(sighting) time.Time) flo
 	return float64(len(all)) / last.Sub(start).Seconds()
 }
 
-// ordered creates a StatefulSet, whose next pod is made when the one before is ready: the bench says so as soon as it has
-// its node, in kubelet's place.
+// ordered creates a StatefulSet, whose next pod is made when the one before is ready: the bench
+// says so as soon as it has its node, in kubelet's place.
 func (r *running) ordered(ctx context.Context, s *sample) error {
 	time.Sleep(refill) // a pace, not a wait
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
@@ -272,7 +273,8 @@ func (r *running) runs(ctx context.Context, pod string) error {
 	return err
 }
 
-// removal deletes the pods and then all of their claims at once, and waits until the volumes are gone.
+// removal deletes the pods and then all of their claims at once, and waits until the volumes are
+// gone.
 func (r *running) removal(ctx context.Context, pods []*corev1.Pod, s *sample) error {
 	core, now := r.environment.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	err := parallel(len(pods), func(i int) error { return core.Pods(r.fixture.name).Delete(ctx, pods[i].Name, now) })

@@ -28,7 +28,8 @@ type clusterRow struct {
 	Others           float64 `json:"othersUsed"` // share of the machine that other programs used
 }
 
-// writeCluster writes the results of the case cluster if a file was asked for. A contender that failed is not in it.
+// writeCluster writes the results of the case cluster if a file was asked for. A contender that
+// failed is not in it.
 func (b *bench) writeCluster() error {
 	if b.json == "" {
 		return nil

@@ -51,7 +51,8 @@ func (a *environment) collect(ctx context.Context) error {
 	return a.client.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(ctx).Error()
 }
 
-// newEnvironment starts a control plane for these contenders. The context that it returns ends when the environment is unfit.
+// newEnvironment starts a control plane for these contenders. The context that it returns ends when
+// the environment is unfit.
 func (b *bench) newEnvironment(ctx context.Context, contenders []string, args ...string) (context.Context, *environment, error) {
 	dir, err := os.MkdirTemp("", "hostpath-provisioner-bench-")
 	if err != nil {
@@ -111,8 +112,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bench}
 subjects: [{kind: ServiceAccount, name: bench, namespace: bench}]
 `
 
-// identities makes the nodes and the kubeconfigs; the daemon's has the rights that its own manifests
-// give it.
+// identities makes the nodes and the kubeconfigs; the daemon's has the rights that its own
+// manifests give it.
 func (a *environment) identities(ctx context.Context, b *bench, contenders []string) error {
 	if err := a.cluster.Apply(ctx, []byte(othersRights)); err != nil {
 		return err
@@ -144,8 +145,8 @@ func (a *environment) manifests(ctx context.Context, b *bench) error {
 	return a.cluster.Apply(ctx, []byte(manifests))
 }
 
-// identity makes a contender's node, and a token of its account that is bound to that node: the audit
-// log tells them apart by it. An account is in a namespace of its own name.
+// identity makes a contender's node, and a token of its account that is bound to that node: the
+// audit log tells them apart by it. An account is in a namespace of its own name.
 func (a *environment) identity(ctx context.Context, contender string) error {
 	account, node := "bench", nodeOf(contender)
 	if isDaemon(contender) {
@@ -177,7 +178,8 @@ func (a *environment) claims(ctx context.Context, f *fixture, prefix string, n i
 	return all, err
 }
 
-// annotations are what the scheduler and kube-controller-manager write on a claim whose node is chosen.
+// annotations are what the scheduler and kube-controller-manager write on a claim whose node is
+// chosen.
 func annotations(f *fixture) map[string]string {
 	return map[string]string{plan.SelectedNode: nodeOf(f.contender), plan.StorageProvisioner: f.name}
 }
@@ -192,7 +194,8 @@ func (a *environment) annotate(ctx context.Context, claim *corev1.PersistentVolu
 	return err
 }
 
-// clear removes a run's claims and events and every volume, so that each run finds the same cluster.
+// clear removes a run's claims and events and every volume, so that each run finds the same
+// cluster.
 func (a *environment) clear(ctx context.Context, f *fixture) error {
 	core, now := a.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	if err := core.Events(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {

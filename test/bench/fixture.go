@@ -16,12 +16,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// poolMiB is the size of a pool: more than all claims of a case request, since the daemon refuses what it
-// cannot promise. Its blocks exist when they are written.
+// poolMiB is the size of a pool: more than all claims of a case request, since the daemon refuses
+// what it cannot promise. Its blocks exist when they are written.
 const poolMiB = 2048
 
-// fixture is what one contender gets for one run: a filesystem, a class and a namespace that no other
-// used before. Its name is the provisioner's, the class's and the namespace's.
+// fixture is what one contender gets for one run: a filesystem, a class and a namespace that no
+// other used before. Its name is the provisioner's, the class's and the namespace's.
 type fixture struct {
 	contender  string
 	name       string
@@ -54,7 +54,8 @@ func (b *bench) newFixture(ctx context.Context, a *environment, contender, purpo
 	return f, a.namespace(ctx, name)
 }
 
-// mkfs makes an empty filesystem whose kernel threads have nothing left to initialize. ext4 are further arguments for that one.
+// mkfs makes an empty filesystem whose kernel threads have nothing left to initialize. ext4 are
+// further arguments for that one.
 func (b *bench) mkfs(dir string, ext4 ...string) hosttest.Image {
 	var args []string
 	if b.fs == "ext4" {

@@ -1,9 +1,10 @@
 // Command bench measures the daemon beside a bare client, which is the floor, and beside a
 // provisioner on the usual library, on a real API server and a real filesystem, all in one run.
 //
-// Every contender is a process of its own, has a fresh filesystem for each run, and is judged by the
-// same observer: one watch of claims and one of volumes. Absolute numbers are this machine's; the
-// ratios are what it is for. It exits 1 if something failed, and never because something was slow.
+// Every contender is a process of its own, has a fresh filesystem for each run, and is judged by
+// the same observer: one watch of claims and one of volumes. Absolute numbers are this machine's;
+// the ratios are what it is for. It exits 1 if something failed, and never because something was
+// slow.
 package main
 
 import (

@@ -140,7 +140,8 @@ func uidsOf[T metav1.Object](objects []T) []types.UID {
 	return uids
 }
 
-// wait waits until is holds for all claims or pods with these UIDs, and returns what was seen of them, in their order.
+// wait waits until is holds for all claims or pods with these UIDs, and returns what was seen of
+// them, in their order.
 func (o *observer) wait(ctx context.Context, uids []types.UID, is func(*sighting) bool) ([]sighting, error) {
 	next := 0
 	for {

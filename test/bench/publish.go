@@ -18,13 +18,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// casePublish is what a pod waits for its volume with source csi on the node, beside a bare bind mount on the same filesystem.
+// casePublish is what a pod waits for its volume with source csi on the node, beside a bare bind
+// mount on the same filesystem.
 const casePublish = "publish"
 
 // mountings are the times of one contender, and of the unmounts that follow.
 type mountings struct{ mounts, unmounts []time.Duration }
 
-// measurePublish mounts by turns, so that both have the same machine. Neither a cluster nor a daemon is there.
+// measurePublish mounts by turns, so that both have the same machine. Neither a cluster nor a
+// daemon is there.
 func (b *bench) measurePublish(ctx context.Context) {
 	dir := hosttest.Dir(b)
 	pool, root := filepath.Join(dir, poolName), filepath.Join(dir, "k")
@@ -63,7 +65,8 @@ func (b *bench) measurePublish(ctx context.Context) {
 	fmt.Fprintf(b.out, "the service has %d MiB\n", status["VmRSS"]>>10)
 }
 
-// serviceRestarts are how often the service is restarted. How long kubelet takes after its own restart, make test-nodes prints.
+// serviceRestarts are how often the service is restarted. How long kubelet takes after its own
+// restart, make test-nodes prints.
 const serviceRestarts = 20
 
 // restart returns how long the service takes from its start to its first response.

@@ -27,7 +27,8 @@ const (
 // purgeCreates is how many volumes are made beside a removal.
 const purgeCreates = 1000
 
-// measurePurge removes the same volume by a purge and by rm -rf, in turn, and makes volumes beside both.
+// measurePurge removes the same volume by a purge and by rm -rf, in turn, and makes volumes beside
+// both.
 func (b *bench) measurePurge(ctx context.Context) error {
 	fmt.Fprintf(b.out, "\n%s, a volume of %d files on loop %s in %s\n\n", harness.Machine(), b.files, b.fs, b.place())
 	var ratios, work []float64

@@ -20,7 +20,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// purgeCommand makes this program one that fills, removes or creates volumes of a pool, without a cluster.
+// purgeCommand makes this program one that fills, removes or creates volumes of a pool, without a
+// cluster.
 const purgeCommand = "purge"
 
 // What it does.
@@ -112,7 +113,8 @@ func (c *purgeChild) spec(pv string) volume.Spec {
 	}}
 }
 
-// fill makes the volume with files in directories of a thousand, of which each tenth has a block, and gives it to the trash.
+// fill makes the volume with files in directories of a thousand, of which each tenth has a block,
+// and gives it to the trash.
 func (c *purgeChild) fill(ctx context.Context) error {
 	if err := c.InitMarker(ctx, c.id, []byte("{\"version\": 1}\n")); err != nil {
 		return err
@@ -163,8 +165,8 @@ func (c *purgeChild) remove(ctx context.Context) error {
 	return err
 }
 
-// createBeside makes volumes, one after the other, until they are enough or the removal is complete. It returns how long each took that was
-// made before that, sorted.
+// createBeside makes volumes, one after the other, until they are enough or the removal is
+// complete. It returns how long each took that was made before that, sorted.
 func (c *purgeChild) createBeside(ctx context.Context, removed chan error) (took []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

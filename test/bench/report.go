@@ -123,8 +123,8 @@ func (b *bench) verdicts() (lines []string) {
 	return lines
 }
 
-// verdict returns whether a number is within its limit. None at all is neither, and so is one that misses what is
-// wanted by less than the runs can tell: more repeats decide it.
+// verdict returns whether a number is within its limit. None at all is neither, and so is one that
+// misses what is wanted by less than the runs can tell: more repeats decide it.
 func verdict(got estimate, want float64, atLeast bool, format string) string {
 	good := func(value float64) bool { return value >= want && atLeast || value <= want && !atLeast }
 	word := "MISS"

@@ -24,8 +24,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// caseSnapshot is a snapshot of a volume while a pod writes to it, beside cp -a --reflink=always. Neither a cluster nor a daemon
-// is there: the copies are made by the daemon's packages in this process, the pause by the node service.
+// caseSnapshot is a snapshot of a volume while a pod writes to it, beside cp -a --reflink=always.
+// Neither a cluster nor a daemon is there: the copies are made by the daemon's packages in this
+// process, the pause by the node service.
 const caseSnapshot = "snapshot"
 
 // The ways of a copy.

@@ -23,7 +23,8 @@ type sample struct {
 	rss      int64         // the most it had, in bytes
 	others   float64       // part of the machine that strangers used meanwhile
 
-	// Of the case cluster alone, in which the rate is of pods, and the latency that of a pod, from its creation to its node.
+	// Of the case cluster alone, in which the rate is of pods, and the latency that of a pod, from
+	// its creation to its node.
 	bound    float64       // claims a second, from the first pod's creation to the last claim's being bound
 	ordered  time.Duration // from a StatefulSet's creation to the node of its last pod
 	removed  float64       // volumes a second, from the first claim's deletion to the last volume's end
@@ -104,8 +105,8 @@ type numeric interface {
 	~int | ~int64 | ~uint64 | ~float64
 }
 
-// middle is the median: of an even number of values the mean of the two in the middle, for either of
-// them alone favours one side. It returns 0 for none.
+// middle is the median: of an even number of values the mean of the two in the middle, for either
+// of them alone favours one side. It returns 0 for none.
 func middle[N numeric](values []N) N {
 	slices.Sort(values)
 	n := len(values)
@@ -131,15 +132,15 @@ func quantile[N any](sorted []N, q float64) (zero N) {
 // estimate is a ratio with its 90 % confidence interval; without one low and high are 0.
 type estimate struct{ value, low, high float64 }
 
-// ratio compares mine with theirs in the same repeat, which had about the same noise. Repeats that only
-// one of them has do not count; without any it is 0.
+// ratio compares mine with theirs in the same repeat, which had about the same noise. Repeats that
+// only one of them has do not count; without any it is 0.
 //
 // It is the pseudomedian of Hodges and Lehmann: the median of the means of all pairs of repeats, of
 // each with itself, too. As the plain median it does not mind a few repeats that went wrong, and it
 // needs a third fewer of them. The limits are those of Wilcoxon's signed-rank test, by its normal
-// approximation (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3.1 to 3.3). Means and
-// distances are those of the logarithms, for twice as fast and half as fast are as far from equal. Fewer
-// than five repeats cannot be 90 % sure of anything, and have no interval.
+// approximation (Hollander, Wolfe, Chicken: Nonparametric Statistical Methods, 3.1 to 3.3). Means
+// and distances are those of the logarithms, for twice as fast and half as fast are as far from
+// equal. Fewer than five repeats cannot be 90 % sure of anything, and have no interval.
 func ratio(mine, theirs samples, value func(sample) float64) estimate {
 	var ratios, means []float64
 	for _, m := range mine {

@@ -29,14 +29,16 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// The limits are the table's for 15 differences: the 31st mean from either end (Wilcoxon's T is 30).
+// The limits are the table's for 15 differences: the 31st mean from either end (Wilcoxon's T is
+// 30).
 func TestRatioLimits(t *testing.T) {
 	var mine, theirs samples
 	for i := range 15 {
 		mine = append(mine, sample{repeat: i, rate: float64(int(1) << (2 * i))})
 		theirs = append(theirs, sample{repeat: i, rate: 1})
 	}
-	// The means are two to the sums of two numbers of 0 to 14, which are 1, 1, 2, 2, 3, 3 ... of 0, 1, 2 ...
+	// The means are two to the sums of two numbers of 0 to 14, which are 1, 1, 2, 2, 3, 3 ... of 0,
+	// 1, 2 ...
 	got := ratio(mine, theirs, rateOf)
 	if got.value != 1<<14 || got.low != 1<<9 && got.low != 1<<10 || got.low*got.high != 1<<28 {
 		t.Errorf("got %+v", got)

@@ -18,7 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
-// writerCommand makes this program one that writes to a volume as a pod does, and says on request how long it had to wait.
+// writerCommand makes this program one that writes to a volume as a pod does, and says on request
+// how long it had to wait.
 const writerCommand = "writer"
 
 // writtenFiles are so many: the first one of each of the first directories.
@@ -76,7 +77,8 @@ func (w *writer) stop() error {
 	return w.child.End(ctx, syscall.SIGKILL)
 }
 
-// writerMain writes until its input ends, and prints after each line of it the longest time between two writes, in ns.
+// writerMain writes until its input ends, and prints after each line of it the longest time between
+// two writes, in ns.
 func writerMain(args []string) int {
 	if len(args) != 1 {
 		return 2

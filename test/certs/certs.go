@@ -70,7 +70,8 @@ func (a *Authority) Pool() *x509.CertPool {
 // PEM is the authority's certificate.
 func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.certificate.Raw) }
 
-// Sign returns a certificate and its key, in PEM, for a server or client of this name at the loopback.
+// Sign returns a certificate and its key, in PEM, for a server or client of this name at the
+// loopback.
 func (a *Authority) Sign(t testing.TB, name string) (certificate, key []byte) {
 	t.Helper()
 	signed, private := a.sign(t, &x509.Certificate{
@@ -94,8 +95,8 @@ func (a *Authority) Client(t testing.TB, name string) tls.Certificate {
 	return pair
 }
 
-// Write writes a server's certificate and key to server.crt and server.key in dir, and the authority to ca.crt. Each file
-// replaces an earlier one at once.
+// Write writes a server's certificate and key to server.crt and server.key in dir, and the
+// authority to ca.crt. Each file replaces an earlier one at once.
 func (a *Authority) Write(t testing.TB, dir, name string) {
 	t.Helper()
 	certificate, key := a.Sign(t, name)

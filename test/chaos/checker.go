@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// checker watches the volumes of the cluster, at the API server itself, writes into them as pods would,
-// and compares the API with the disk, or with the disk of each node in scope every-node.
+// checker watches the volumes of the cluster, at the API server itself, writes into them as pods
+// would, and compares the API with the disk, or with the disk of each node in scope every-node.
 type checker struct {
 	*harness.Environment
 	scope    string // of the pool
@@ -111,7 +111,8 @@ func (c *checker) write(pv, uid string) {
 	_ = c.writeLocked(pv, uid)
 }
 
-// writeLocked writes into each directory that a volume has and that has no data yet. No directory at all is an error.
+// writeLocked writes into each directory that a volume has and that has no data yet. No directory
+// at all is an error.
 func (c *checker) writeLocked(pv, uid string) (err error) {
 	found := 0
 	for i, s := range c.storages {
@@ -138,8 +139,8 @@ func (c *checker) writeLocked(pv, uid string) (err error) {
 
 func (c *checker) file(at place) string { return c.storages[at.storage].Path(at.pv, "data") }
 
-// newEpoch forgets who made what: a server whose data was restored makes known volumes anew. Volumes of
-// claims that it has forgotten are expected to be kept from now on, if they have data.
+// newEpoch forgets who made what: a server whose data was restored makes known volumes anew.
+// Volumes of claims that it has forgotten are expected to be kept from now on, if they have data.
 func (c *checker) newEpoch(claims []corev1.PersistentVolumeClaim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,9 +205,9 @@ func (c *checker) settle(ctx context.Context, timeout time.Duration) (*harness.F
 	}
 }
 
-// unsettled is what keeps API and disk from being as they should: each claim is bound to its volume, which
-// has one directory and one record, with its data; volumes that lost their claim and their object with
-// the server's memory keep their data; nothing else is anywhere.
+// unsettled is what keeps API and disk from being as they should: each claim is bound to its
+// volume, which has one directory and one record, with its data; volumes that lost their claim and
+// their object with the server's memory keep their data; nothing else is anywhere.
 func (c *checker) unsettled(ctx context.Context) *harness.Findings {
 	f := &harness.Findings{}
 	claims, err := c.claims(ctx)
@@ -218,8 +219,8 @@ func (c *checker) unsettled(ctx context.Context) *harness.Findings {
 		return f
 	}
 	want := f.CompareObjects(claims, pointers(volumes.Items), nil)
-	// A claim that was deleted and came back with a restored server may have lost its directory before, or
-	// some of its files. One that is whole in the trash is to be put back.
+	// A claim that was deleted and came back with a restored server may have lost its directory
+	// before, or some of its files. One that is whole in the trash is to be put back.
 	back := map[string]bool{}
 	for _, claim := range claims {
 		back["pvc-"+string(claim.UID)] = c.load.Doomed(string(claim.UID))
@@ -285,8 +286,8 @@ func (c *checker) compare(storage int, want, back map[string]bool, f *harness.Fi
 	})
 }
 
-// limbo is a volume whose claim and object a restored server has forgotten. Its data is kept, and in scope every-node
-// its directory, also an empty one: no tombstone says that the claim is gone.
+// limbo is a volume whose claim and object a restored server has forgotten. Its data is kept, and
+// in scope every-node its directory, also an empty one: no tombstone says that the claim is gone.
 func (c *checker) limbo(at place) bool {
 	if !c.forgotten[at.pv] {
 		return false
@@ -299,14 +300,16 @@ func (c *checker) limbo(at place) bool {
 	return err == nil || whole == nil && c.undecided(at.pv)
 }
 
-// undecided is a volume that a restored server has forgotten and whose claim was being deleted before. The daemon did
-// not remove its object, so that it is kept where it is: whole in the trash, if it was moved there before.
+// undecided is a volume that a restored server has forgotten and whose claim was being deleted
+// before. The daemon did not remove its object, so that it is kept where it is: whole in the trash,
+// if it was moved there before.
 func (c *checker) undecided(pv string) bool {
 	return c.forgotten[pv] && c.load.Doomed(strings.TrimPrefix(pv, "pvc-"))
 }
 
-// fresh counts the volumes with data whose claims are to stay and are not among these, in the storage that has fewest.
-// A node that made its directory after the last event of the object, which a busy one does with each, has no data yet.
+// fresh counts the volumes with data whose claims are to stay and are not among these, in the
+// storage that has fewest. A node that made its directory after the last event of the object, which
+// a busy one does with each, has no data yet.
 func (c *checker) fresh(earlier map[string]bool) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -324,7 +327,8 @@ func (c *checker) fresh(earlier map[string]bool) int {
 	return slices.Min(n)
 }
 
-// went counts the claims among these that were deleted and have no directory any more, in any storage.
+// went counts the claims among these that were deleted and have no directory any more, in any
+// storage.
 func (c *checker) went(earlier map[string]bool) (n int) {
 	for uid := range earlier {
 		if c.load.Doomed(uid) && !slices.ContainsFunc(c.storages, func(s harness.Storage) bool { return there(s.Path("pvc-" + uid)) }) {

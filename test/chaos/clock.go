@@ -18,9 +18,9 @@ const apart = 10 * time.Minute
 // clockEnv is read by the binary that skewed builds: seconds to add to the clock.
 const clockEnv = "CHAOS_CLOCK"
 
-// skewed builds the daemon from the same source with another clock, which is the daemon's alone: Go's
-// package time is compiled with a Now that adds what the environment says (go build -overlay). A time
-// namespace has no wall clock, and libfaketime cannot reach a static binary.
+// skewed builds the daemon from the same source with another clock, which is the daemon's alone:
+// Go's package time is compiled with a Now that adds what the environment says (go build -overlay).
+// A time namespace has no wall clock, and libfaketime cannot reach a static binary.
 //
 // That is everything the daemon knows of the time of day: times it writes and compares, and the
 // validity of certificates. Times that the kernel writes (files) stay right, as do intervals.

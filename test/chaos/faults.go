@@ -54,8 +54,8 @@ const (
 	away        fault = "server away"  // nothing was done to it: the API server did not respond
 )
 
-// codes are the responses that are made up. Each is given with equal chance before the server has heard
-// of the request and after it has done it.
+// codes are the responses that are made up. Each is given with equal chance before the server has
+// heard of the request and after it has done it.
 var codes = map[fault]metav1.Status{
 	conflict:    {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "the object has been modified; please apply your changes to the latest version and try again"},
 	gone:        {Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "The resourceVersion for the provided watch is too old."},
@@ -75,8 +75,8 @@ func (f fault) status() *metav1.Status {
 	return &s
 }
 
-// refuse responds in the server's place, in JSON, as the API server itself does where it has not yet
-// looked at what the client accepts.
+// refuse responds in the server's place, in JSON, as the API server itself does where it has not
+// yet looked at what the client accepts.
 func refuse(w http.ResponseWriter, r *http.Request, f fault) {
 	status := f.status()
 	body, err := json.Marshal(status)
@@ -107,7 +107,8 @@ func of(perMille int, faults ...fault) map[fault]int {
 	return all
 }
 
-// The rates of the phases. In misery every third write, every fourth read and most watches go wrong.
+// The rates of the phases. In misery every third write, every fourth read and most watches go
+// wrong.
 var (
 	fair   = faultRates{}
 	misery = faultRates{odds: map[kind]map[fault]int{
@@ -116,8 +117,9 @@ var (
 		watching: of(90, cutBefore, cutAfter, delayed, twice, gone, tooMany, internal, unavailable, half),
 	}}
 	// refusing lets nothing through but watches, so that work arrives that cannot be done. It cuts
-	// nothing, because that would end the watches on the same connection. Few are told that they are too many:
-	// client-go waits a second then, and a worker that waits cannot be seen to be too eager.
+	// nothing, because that would end the watches on the same connection. Few are told that they
+	// are too many: client-go waits a second then, and a worker that waits cannot be seen to be too
+	// eager.
 	refusing = faultRates{deaf: true, odds: map[kind]map[fault]int{reading: refused, writing: refused}}
 	refused  = rarely(tooMany, of(196, conflict, gone, noServer, internal, unavailable))
 	// dark lets nothing through.
@@ -136,8 +138,8 @@ func rarely(f fault, all map[fault]int) map[fault]int {
 	return all
 }
 
-// injector draws faults by the rates of the moment, and counts them. The seed decides the sequence of the draws;
-// which request meets which draw is up to the processes.
+// injector draws faults by the rates of the moment, and counts them. The seed decides the sequence
+// of the draws; which request meets which draw is up to the processes.
 type injector struct {
 	mu      sync.Mutex
 	random  *rand.Rand

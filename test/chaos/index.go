@@ -22,8 +22,8 @@ const (
 // idle is a mutation that changes nothing, in the place of the policy's own.
 const idle = `[{"op":"replace","path":"/spec/mutations/0/jsonPatch/expression","value":"[JSONPatch{op: \"test\", path: \"/kind\", value: \"\"}]"}]`
 
-// indexed has the API server label claims, and takes that away in each way while claims come and go and the daemon's requests
-// fail.
+// indexed has the API server label claims, and takes that away in each way while claims come and go
+// and the daemon's requests fail.
 func (e *environment) indexed(ctx context.Context) {
 	admission := e.Cluster.Client().AdmissionregistrationV1()
 	label := func() {

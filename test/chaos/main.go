@@ -1,32 +1,35 @@
-// Command chaos is an unkind API. Between the real daemon and a real API server stands a proxy that, at
-// random, breaks connections before and after the server did what it was asked, delays, sends a request
-// twice, responds with 404 (as a proxy that knows no server), 409, 410, 429, 500 and 503 (before and after it was done; in a watch as an event),
-// writes halves of responses and of events, and lets watches fall silent. Meanwhile claims are made and
-// deleted at a steady pace, at the API server itself, and data is written into their volumes.
+// Command chaos is an unkind API. Between the real daemon and a real API server stands a proxy
+// that, at random, breaks connections before and after the server did what it was asked, delays,
+// sends a request twice, responds with 404 (as a proxy that knows no server), 409, 410, 429, 500
+// and 503 (before and after it was done; in a watch as an event), writes halves of responses and of
+// events, and lets watches fall silent. Meanwhile claims are made and deleted at a steady pace, at
+// the API server itself, and data is written into their volumes.
 //
-// The phases: fair weather, without faults, to compare with; refused, where nothing passes, at first but the watches;
-// killed, the control plane with its etcd by SIGKILL, and started again; restored, the same with etcd's
-// data put back to the moment of that kill; misery, where all of the above happens to a quarter or a
-// third of all requests and most watches; ahead and behind, the same with the daemon's clock ten
-// minutes off (see clock.go); silent, all watches open and dead.
+// The phases: fair weather, without faults, to compare with; refused, where nothing passes, at
+// first but the watches; killed, the control plane with its etcd by SIGKILL, and started again;
+// restored, the same with etcd's data put back to the moment of that kill; misery, where all of the
+// above happens to a quarter or a third of all requests and most watches; ahead and behind, the
+// same with the daemon's clock ten minutes off (see clock.go); silent, all watches open and dead.
 //
 // After each phase everything must settle: each claim is bound to one volume object, which was made
 // once, and has one directory, one record and the data that was written into it; nothing else is
 // anywhere. After the restore volumes whose claims and objects are forgotten keep their data, also
-// over a restart of the daemon. A phase has a shortest time, and goes on until it has met what it is about:
-// its faults, claims made and deleted, volumes that the restored server will not know. The requests that
-// the proxy counted while it was bad are bounded: by what the claims of a second cost without faults, from when all is
-// settled until it is again, or, where nothing is done, by the pauses that the daemon makes between two tries
-// (phases.go). Neither depends on how fast the machine is. What was lost is printed, and the exit code is 1.
+// over a restart of the daemon. A phase has a shortest time, and goes on until it has met what it
+// is about: its faults, claims made and deleted, volumes that the restored server will not know.
+// The requests that the proxy counted while it was bad are bounded: by what the claims of a second
+// cost without faults, from when all is settled until it is again, or, where nothing is done, by
+// the pauses that the daemon makes between two tries (phases.go). Neither depends on how fast the
+// machine is. What was lost is printed, and the exit code is 1.
 //
-// All of it is played with a pool of each scope, each on a control plane of its own. A shared pool has two daemons, on
-// nodes with the same storage; after the restore one of them must work in it, though the restored lease is an earlier
-// version than they know. One of scope every-node has two daemons, each with a filesystem of its own, which are all
-// judged: what a restored server forgot is kept there, empty or not.
+// All of it is played with a pool of each scope, each on a control plane of its own. A shared pool
+// has two daemons, on nodes with the same storage; after the restore one of them must work in it,
+// though the restored lease is an earlier version than they know. One of scope every-node has two
+// daemons, each with a filesystem of its own, which are all judged: what a restored server forgot
+// is kept there, empty or not.
 //
 // It does not touch the disk's side, where storm is at home, and it does not kill the daemon. Its
-// proxy forges no responses but those above: a server that lies is not survived. The draws follow the
-// seed; which request meets which draw does not.
+// proxy forges no responses but those above: a server that lies is not survived. The draws follow
+// the seed; which request meets which draw does not.
 package main
 
 import (
@@ -54,7 +57,8 @@ const (
 	chosen = "chaos-chosen" // the class of claims whose node the scheduler chooses
 )
 
-// run plays all stories, in the short form all but the first at the same time: most of them is waiting.
+// run plays all stories, in the short form all but the first at the same time: most of them is
+// waiting.
 func run(ctx context.Context, opt options) (code int) {
 	stories := opt.stories()
 	if !opt.short {
@@ -129,9 +133,10 @@ func build(ctx context.Context, p *harness.Program, opt options) *environment {
 	return e
 }
 
-// poolMiB is room for all claims of the load, for those that are being removed, and for the volumes that a restored server has
-// forgotten: on a busy machine a daemon is hundreds of removals behind when the server dies, and of scope every-node each of
-// those is kept. If it is not enough, weigh says so.
+// poolMiB is room for all claims of the load, for those that are being removed, and for the volumes
+// that a restored server has forgotten: on a busy machine a daemon is hundreds of removals behind
+// when the server dies, and of scope every-node each of those is kept. If it is not enough, weigh
+// says so.
 const poolMiB = 4096
 
 func (e *environment) startProxy() {
@@ -154,8 +159,8 @@ func (e *environment) addPeer(ctx context.Context, pool harness.Pool) {
 	}
 }
 
-// claim is a claim of the load: every other one with a node as the scheduler chooses it; else of a pool of scope node for the
-// node that it names, and of another pool for none.
+// claim is a claim of the load: every other one with a node as the scheduler chooses it; else of a
+// pool of scope node for the node that it names, and of another pool for none.
 func (e *environment) claim(claim string) *corev1.PersistentVolumeClaim {
 	if strings.ContainsAny(claim[len(claim)-1:], "02468") {
 		c := cluster.Claim(e.Namespace, claim, chosen, "1Mi")

@@ -77,8 +77,8 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 
 var allScopes = []string{plan.ScopeNode, plan.ScopeShared, plan.ScopeEveryNode}
 
-// stories are what is played: in the short form, with all scopes but the first, only the phase in which the
-// scopes differ most.
+// stories are what is played: in the short form, with all scopes but the first, only the phase in
+// which the scopes differ most.
 func (o options) stories() (all []options) {
 	for i, scope := range o.scopes {
 		story := o

@@ -20,16 +20,17 @@ import (
 type phase struct {
 	name string
 	play func(e *environment, ctx context.Context)
-	// bound is how many requests a second may be counted while it lasts, as a multiple of what the claims of a
-	// second cost without faults, until they are settled; the pace of the claims is the same. 0: no bound.
+	// bound is how many requests a second may be counted while it lasts, as a multiple of what the
+	// claims of a second cost without faults, until they are settled; the pace of the claims is the
+	// same. 0: no bound.
 	bound  float64
 	futile bool    // nothing is done, so that all requests are tries, and the bound is the pauses between them
 	needs  []fault // faults that must have happened, or the phase proves nothing
 	long   bool    // needs minutes: not in the short form
 }
 
-// phases are in this order because the daemon forgets its timeout with a bad API only after five good
-// seconds: after misery it is started anew.
+// phases are in this order because the daemon forgets its timeout with a bad API only after five
+// good seconds: after misery it is started anew.
 var phases = []phase{
 	{name: "refused", play: (*environment).refused, futile: true, needs: append([]fault{cutBefore}, refusals...)},
 	{name: "killed", play: (*environment).killed, bound: 2, needs: []fault{away}},
@@ -134,8 +135,8 @@ func (e *environment) underLoad(ctx context.Context, during func()) {
 	<-ended
 }
 
-// fill makes as many claims as there are at once, so that from now on one goes for each that comes. What is
-// counted after it begins with nothing under way.
+// fill makes as many claims as there are at once, so that from now on one goes for each that comes.
+// What is counted after it begins with nothing under way.
 func (e *environment) fill(ctx context.Context) {
 	e.underLoad(ctx, func() { e.until(ctx, e.moved) })
 	if found, took := e.checker.settle(ctx, e.opt.settle); found.Count() > 0 && ctx.Err() == nil {
@@ -154,8 +155,8 @@ func (e *environment) weigh(p phase, r *row) {
 		r.found.Fault(noDirectory, "%s", volume)
 	}
 	if p.name == fairWeather && r.made > 0 {
-		// The phase begins and ends with everything settled, so this is what a claim costs that comes and goes,
-		// however slow the machine is.
+		// The phase begins and ends with everything settled, so this is what a claim costs that
+		// comes and goes, however slow the machine is.
 		e.fair = float64(r.tally.sum()) / float64(r.made) * float64(e.opt.rate)
 	}
 	r.limit = p.bound * e.fair
@@ -183,8 +184,9 @@ func (e *environment) weigh(p phase, r *row) {
 	}
 }
 
-// tries is how often a claim, or a volume whose claim was deleted, is tried within a time at most: the daemon waits
-// 100 ms after the first try that failed, twice as long after each further one, and 30 s in the end.
+// tries is how often a claim, or a volume whose claim was deleted, is tried within a time at most:
+// the daemon waits 100 ms after the first try that failed, twice as long after each further one,
+// and 30 s in the end.
 func tries(within time.Duration) float64 {
 	n, pause := 1.0, 100*time.Millisecond
 	for within -= pause; within >= 0; within -= pause {
@@ -201,8 +203,8 @@ func (e *environment) pass(ctx context.Context, d time.Duration) {
 	}
 }
 
-// until waits for what a phase has to have seen: it has a shortest time, and as long as a slow machine
-// needs beyond it. What does not come is told in the end, by weigh.
+// until waits for what a phase has to have seen: it has a shortest time, and as long as a slow
+// machine needs beyond it. What does not come is told in the end, by weigh.
 func (e *environment) until(ctx context.Context, is func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, e.opt.settle)
 	defer cancel()
@@ -300,8 +302,8 @@ func (e *environment) mustBeApart(by time.Duration) {
 	}
 }
 
-// silent lets all watches die without closing, when each has brought a bookmark: one comes a minute.
-// A watch that dies before is given up after its time, within kube.StaleAfter.
+// silent lets all watches die without closing, when each has brought a bookmark: one comes a
+// minute. A watch that dies before is given up after its time, within kube.StaleAfter.
 func (e *environment) silent(ctx context.Context) {
 	e.pass(ctx, 75*time.Second)
 	e.faults.silence()

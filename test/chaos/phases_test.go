@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The tries of a claim are those of the daemon's queues: 100 ms, doubled up to 30 s (controller.newQueue).
+// The tries of a claim are those of the daemon's queues: 100 ms, doubled up to 30 s
+// (controller.newQueue).
 func TestTries(t *testing.T) {
 	for within, want := range map[time.Duration]float64{
 		0: 1, 99 * time.Millisecond: 1, 100 * time.Millisecond: 2, 300 * time.Millisecond: 3, 4 * time.Second: 6,

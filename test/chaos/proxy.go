@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// proxy stands between the daemon and the API server. It ends the daemon's TLS with a certificate of
-// its own and passes on everything else, the daemon's token included.
+// proxy stands between the daemon and the API server. It ends the daemon's TLS with a certificate
+// of its own and passes on everything else, the daemon's token included.
 type proxy struct {
 	address  string // https://host:port
 	ca       []byte // PEM, of its own certificate
@@ -77,8 +77,8 @@ func cut(r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// selfSigned makes a certificate for loopback that is its own authority. It is valid for a clock that
-// is an hour off.
+// selfSigned makes a certificate for loopback that is its own authority. It is valid for a clock
+// that is an hour off.
 func selfSigned() (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -22,7 +22,8 @@ type row struct {
 	found         *harness.Findings
 }
 
-// rate is the requests a second while the phase lasted: of the fair one with those until all was settled.
+// rate is the requests a second while the phase lasted: of the fair one with those until all was
+// settled.
 func (r row) rate() float64 { return float64(r.tally.sum()) / r.lasted.Seconds() }
 
 // result is everything that is told in the end.

@@ -17,9 +17,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// enough is how many volumes with data must be younger than the data that comes back, and how many of
-// those that it knows must be gone from the disk, before the server is restored. Fewer of each are left
-// by what is deleted while it dies.
+// enough is how many volumes with data must be younger than the data that comes back, and how many
+// of those that it knows must be gone from the disk, before the server is restored. Fewer of each
+// are left by what is deleted while it dies.
 const enough = 8
 
 // restored is a day later. What the server then knows becomes what the claims are; the claims that
@@ -43,11 +43,12 @@ func (e *environment) restored(ctx context.Context) {
 	e.load.Adopt(claims)
 }
 
-// busyDay is how many versions the restored server is behind at least. It writes some 500 when it starts.
+// busyDay is how many versions the restored server is behind at least. It writes some 500 when it
+// starts.
 const busyDay = 1000
 
-// grow waits until the lease of a shared pool is a later version than the one that will be restored, and makes so many
-// versions that the restored server does not reach it at once.
+// grow waits until the lease of a shared pool is a later version than the one that will be
+// restored, and makes so many versions that the restored server does not reach it at once.
 func (e *environment) grow(ctx context.Context) {
 	if e.opt.scope != plan.ScopeShared {
 		return
@@ -125,8 +126,8 @@ func told(log, pv, reason string) bool {
 	return strings.Contains(log, "reason="+reason+" volume="+pv)
 }
 
-// toldOfLost: of each claim that is back without its directory the daemon says so, without a restart. A node of scope
-// every-node makes one anew, unless it had begun to empty it.
+// toldOfLost: of each claim that is back without its directory the daemon says so, without a
+// restart. A node of scope every-node makes one anew, unless it had begun to empty it.
 func (e *environment) toldOfLost(ctx context.Context, r *row) {
 	reason := plan.ReasonVolumeLost
 	if e.opt.scope == plan.ScopeEveryNode {

@@ -113,7 +113,8 @@ func (c *Cluster) connect() error {
 	return err
 }
 
-// Attach is a cluster that runs already, for its waiting helpers. It is not ours to stop or restart.
+// Attach is a cluster that runs already, for its waiting helpers. It is not ours to stop or
+// restart.
 func Attach(config *rest.Config) (*Cluster, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

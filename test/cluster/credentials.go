@@ -60,7 +60,8 @@ func (c *Cluster) NodeKubeconfig(ctx context.Context, node, path string) error {
 	return c.writeKubeconfig(path, "system:node:"+node, &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key})
 }
 
-// Certificate returns a user's client certificate and its key, in PEM, which the cluster signed on request.
+// Certificate returns a user's client certificate and its key, in PEM, which the cluster signed on
+// request.
 func (c *Cluster) Certificate(ctx context.Context, user string) (cert, key []byte, err error) {
 	return c.certificate(ctx, certificatesv1.KubeAPIServerClientSignerName, pkix.Name{CommonName: user})
 }

@@ -29,7 +29,8 @@ func (c *Cluster) Apply(ctx context.Context, manifest []byte) error {
 	})
 }
 
-// Delete deletes the objects in a YAML stream, in its order, as kubectl delete --ignore-not-found does.
+// Delete deletes the objects in a YAML stream, in its order, as kubectl delete --ignore-not-found
+// does.
 func (c *Cluster) Delete(ctx context.Context, manifest []byte) error {
 	return c.each(manifest, func(resource dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 		err := resource.Delete(ctx, object.GetName(), metav1.DeleteOptions{})

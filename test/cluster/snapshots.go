@@ -17,14 +17,16 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Snapshots plays the snapshot-controller in one namespace: it makes and removes VolumeSnapshots and their contents as that does
-// (external-snapshotter v8.6.0, pkg/common-controller). Tests with the real one are in test/upstream/snapshotter.
+// Snapshots plays the snapshot-controller in one namespace: it makes and removes VolumeSnapshots
+// and their contents as that does (external-snapshotter v8.6.0, pkg/common-controller). Tests with
+// the real one are in test/upstream/snapshotter.
 type Snapshots struct {
 	client            dynamic.Interface
 	namespace, driver string
 }
 
-// Snapshots applies the resources, without their schemas, and makes a VolumeSnapshotClass of the driver's name.
+// Snapshots applies the resources, without their schemas, and makes a VolumeSnapshotClass of the
+// driver's name.
 func (c *Cluster) Snapshots(ctx context.Context, namespace, driver string) (*Snapshots, error) {
 	client, err := dynamic.NewForConfig(c.config)
 	if err != nil {
@@ -104,8 +106,8 @@ func (s *Snapshots) Class(ctx context.Context, name string, parameters map[strin
 
 const contentFinalizer = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection"
 
-// Ask makes a VolumeSnapshot of a volume, and its content, whose name it returns. The volume need not be of source csi, which the
-// real snapshot-controller asks for.
+// Ask makes a VolumeSnapshot of a volume, and its content, whose name it returns. The volume need
+// not be of source csi, which the real snapshot-controller asks for.
 func (s *Snapshots) Ask(ctx context.Context, name, volume, class, policy string) (content string, err error) {
 	uid, err := s.create(ctx, "volumesnapshots", "VolumeSnapshot", name, map[string]any{"spec": map[string]any{}})
 	if err != nil {

@@ -21,7 +21,8 @@ const (
 	dataFile = "data" // in a volume
 	// calm is how long nothing must have happened for the state to be at rest.
 	calm = 100 * time.Millisecond
-	// idle is the same for an operation in which the daemon was not killed: what it says last may come late.
+	// idle is the same for an operation in which the daemon was not killed: what it says last may
+	// come late.
 	idle = 300 * time.Millisecond
 )
 
@@ -110,8 +111,8 @@ func (t *testCase) forgetState() {
 	t.Must(os.RemoveAll(t.Daemon.Path("state", "pools")), "removing the state directory")
 }
 
-// trashAgain is what a restored API server finds, whose claims are bound as on an earlier day: the directory
-// was on its way out.
+// trashAgain is what a restored API server finds, whose claims are bound as on an earlier day: the
+// directory was on its way out.
 func (t *testCase) trashAgain() {
 	t.Must(os.Rename(t.volume, t.ours("trash", t.pv())), "moving the volume to the trash")
 	t.trashed = true
@@ -154,7 +155,8 @@ func (t *testCase) write() {
 	t.Must(os.WriteFile(filepath.Join(t.volume, dataFile), []byte(t.data), 0o600), "writing to a volume")
 }
 
-// settle waits until the state is as the expectations say, and at rest; it returns what is wrong in the end.
+// settle waits until the state is as the expectations say, and at rest; it returns what is wrong in
+// the end.
 func (e *environment) settle(rest time.Duration, expectations ...expectation) (faults []fault) {
 	e.until(func() bool {
 		began := time.Now()
@@ -190,8 +192,8 @@ func (t *testCase) begin() {
 	t.outcome = t.op.outcome
 }
 
-// annotations of the claim tell who did not do their part: the daemon writes selected-node, and then
-// kube-controller-manager storage-provisioner. A snapshot has none.
+// annotations of the claim tell who did not do their part: the daemon writes selected-node, and
+// then kube-controller-manager storage-provisioner. A snapshot has none.
 func (t *testCase) annotations() map[string]string {
 	if t.snapshot {
 		return nil
@@ -201,8 +203,8 @@ func (t *testCase) annotations() map[string]string {
 	return c.Annotations
 }
 
-// rest is how long the daemon has to be at rest before the operation begins, so that no point of what
-// was before is taken for one of its own. One that is dead by then rests well.
+// rest is how long the daemon has to be at rest before the operation begins, so that no point of
+// what was before is taken for one of its own. One that is dead by then rests well.
 func (t *testCase) rest() time.Duration {
 	if t.op.boot {
 		return 0
@@ -287,8 +289,8 @@ func (t *testCase) await(died <-chan string) (hit string) {
 	return hit
 }
 
-// inspect looks at the state while the daemon is dead. What the API was told is there must be there,
-// and a pod may write to it already; what it was told is gone must be gone.
+// inspect looks at the state while the daemon is dead. What the API was told is there must be
+// there, and a pod may write to it already; what it was told is gone must be gone.
 func (t *testCase) inspect() []fault {
 	if t.uid == "" {
 		return nil
@@ -336,14 +338,14 @@ func (t *testCase) clear(broken bool) {
 	t.scrub()
 }
 
-// mayStay reports whether a daemon that dies at this point may have let an object go and not noted it: it talks
-// to the API, or is about to note it.
+// mayStay reports whether a daemon that dies at this point may have let an object go and not noted
+// it: it talks to the API, or is about to note it.
 func mayStay(point string) bool {
 	return strings.HasPrefix(point, killer.Request) || strings.HasPrefix(point, killer.Response) || strings.HasPrefix(point, "rename trash/PV to trash/PV~")
 }
 
-// dropKept removes what kills left whole in the trash, as the documents say: the directory by hand, and the
-// daemon forgets the record, with its next start here.
+// dropKept removes what kills left whole in the trash, as the documents say: the directory by hand,
+// and the daemon forgets the record, with its next start here.
 func (e *environment) dropKept(expectations ...expectation) {
 	dropped, s := false, e.look()
 	for _, each := range expectations {

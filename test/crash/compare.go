@@ -27,8 +27,8 @@ type expectation struct {
 	data       string // what a pod wrote, "" if none did
 	mib        int64  // that were requested last, 0 for as many as at first
 	growing    bool   // it may have been growing when it was deleted: its record has one of the sizes
-	// killed: the daemon may have died between the removal of the object and the note of it. Then the volume is
-	// kept whole in the trash, with its record, in place of being gone.
+	// killed: the daemon may have died between the removal of the object and the note of it. Then
+	// the volume is kept whole in the trash, with its record, in place of being gone.
 	killed bool
 }
 
@@ -60,8 +60,8 @@ func (w expectation) record() record {
 	return record{w.pv(), w.uid, w.pv(), w.outcome == retained, w.size() << 20}
 }
 
-// kept reports whether the volume is one that is gone but for what a kill left in the trash: the directory,
-// whole, and its record, and nothing else.
+// kept reports whether the volume is one that is gone but for what a kill left in the trash: the
+// directory, whole, and its record, and nothing else.
 func (w expectation) kept(s snapshot) bool {
 	pv := w.pv()
 	d, there := s.dirs["trash/"+pv]
@@ -151,8 +151,8 @@ type fault struct {
 
 func (f fault) String() string { return f.kind.String() + ": " + f.text }
 
-// compare returns every difference: what is there besides the baseline and what the expectations need, what
-// is missing, and what is there and not whole.
+// compare returns every difference: what is there besides the baseline and what the expectations
+// need, what is missing, and what is there and not whole.
 func compare(expectations []expectation, baseline map[string]bool, s snapshot) (all []fault) {
 	add := func(k kind, format string, args ...any) { all = append(all, fault{k, fmt.Sprintf(format, args...)}) }
 	wanted, living := map[string]bool{}, map[string]bool{}

@@ -79,7 +79,8 @@ func TestCompareExtra(t *testing.T) {
 	}
 }
 
-// What a kill may leave in the trash is accepted whole, with its record, without its object, and nowhere else.
+// What a kill may leave in the trash is accepted whole, with its record, without its object, and
+// nowhere else.
 func TestCompareKept(t *testing.T) {
 	pv := "pvc-" + uid
 	left := func() snapshot {
@@ -108,7 +109,8 @@ func TestCompareKept(t *testing.T) {
 	}
 }
 
-// A claim that was deleted while it grew leaves a record of a size that it had, or was to have, and of no other.
+// A claim that was deleted while it grew leaves a record of a size that it had, or was to have, and
+// of no other.
 func TestCompareGrowing(t *testing.T) {
 	for mib, want := range map[int64]int{0: 1, 1: 0, 2: 0, 3: 0, 4: 1} {
 		w, s := good(archived)

@@ -28,7 +28,8 @@ type environment struct {
 	killer   *killer.Killer
 	serial   int             // of claims
 	baseline map[string]bool // what is there when there is no claim
-	// snapshots plays the snapshot-controller, nil where the pool makes no snapshots; origin is the origin's volume.
+	// snapshots plays the snapshot-controller, nil where the pool makes no snapshots; origin is the
+	// origin's volume.
 	snapshots *cluster.Snapshots
 	origin    string
 	stayed    int // volumes that kills left whole in the trash

@@ -2,8 +2,8 @@ package main
 
 import "strings"
 
-// givenUp asks for a copy and takes that back while the daemon is in the middle of it: the daemon waits there until it has
-// been told. One that was killed before is told at its next start.
+// givenUp asks for a copy and takes that back while the daemon is in the middle of it: the daemon
+// waits there until it has been told. One that was killed before is told at its next start.
 func givenUp(ask step) step {
 	return func(t *testCase) {
 		point, _, _ := strings.Cut(t.opt.first(duringCopy), " #")

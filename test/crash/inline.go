@@ -17,8 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )
 
-// inlineMiB is the size of the one inline volume that there is, and all that the pool has for them: one that is left leaves no room
-// for the next.
+// inlineMiB is the size of the one inline volume that there is, and all that the pool has for them:
+// one that is left leaves no room for the next.
 const inlineMiB = 16
 
 // inlineState is what is to be there of the volume.
@@ -76,8 +76,8 @@ const inlineData = "data of a pod"
 
 func (p *pods) publishInline() error { return p.service.Publish(p.Soon(), firstPod, theInline) }
 
-// publishWithRoom asks again as kubelet does while the pool has no room: the volume that there was before is promised until its files
-// are gone, and nobody waits for that.
+// publishWithRoom asks again as kubelet does while the pool has no room: the volume that there was
+// before is promised until its files are gone, and nobody waits for that.
 func (p *pods) publishWithRoom() (err error) {
 	p.until(func() bool {
 		err = p.publishInline()
@@ -130,7 +130,8 @@ func (p *pods) startDaemon() error {
 	return firstOf(p.Daemon.Start(), p.Daemon.WaitReady(p.Soon(), 1))
 }
 
-// again does it as kubelet does, until the service responds: a connection may be one to the process that died.
+// again does it as kubelet does, until the service responds: a connection may be one to the process
+// that died.
 func (p *pods) again(do podStep) (err error) {
 	p.until(func() bool { err = do(p); return status.Code(err) != codes.Unavailable })
 	return err
@@ -308,8 +309,8 @@ func (p *pods) promiseFaults(state inlineState) []fault {
 	return nil
 }
 
-// clearInline ends the pod. The daemon may not have been told: it is not waited for until it looks by itself, which is every five
-// minutes, but started again.
+// clearInline ends the pod. The daemon may not have been told: it is not waited for until it looks
+// by itself, which is every five minutes, but started again.
 func (p *pods) clearInline() []fault {
 	if err := p.all([]podStep{(*pods).startAlone, (*pods).unpublishInline, (*pods).removePod}); err != nil {
 		return []fault{{loss, "the end of the pod: " + err.Error()}}

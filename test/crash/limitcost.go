@@ -44,8 +44,8 @@ func (q *timedQuotas) Set(root int, id uint32, l quota.Limit) error {
 	return q.QuotaKernel.Set(root, id, l)
 }
 
-// cost measures what a limit adds to a creation, and how long it takes to read what 1,000 volumes take. Both are beside what
-// this machine takes for a system call.
+// cost measures what a limit adds to a creation, and how long it takes to read what 1,000 volumes
+// take. Both are beside what this machine takes for a system call.
 func (c *limitCases) cost() string {
 	p, kernel := c.open(), &timedQuotas{QuotaKernel: mountpoint.QuotasOf(c.path)}
 	p.SetQuotas(projectQuotas(kernel))
@@ -137,8 +137,8 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2].Round(10 * time.Microsecond)
 }
 
-// requestCost measures a request to the service that may set limits, as a daemon without CAP_SYS_ADMIN makes it. A creation
-// makes three.
+// requestCost measures a request to the service that may set limits, as a daemon without
+// CAP_SYS_ADMIN makes it. A creation makes three.
 func requestCost(path string) (string, error) {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

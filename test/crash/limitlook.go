@@ -26,7 +26,8 @@ func (c *limitCases) limitsOf(p *limitedPool) (volume.Inventory, map[uint32]quot
 	return inventory, limits
 }
 
-// visible returns which volumes can be seen without a limit, or with one above what is kept for them.
+// visible returns which volumes can be seen without a limit, or with one above what is kept for
+// them.
 func (c *limitCases) visible(p *limitedPool) (faults []fault) {
 	inventory, limits := c.limitsOf(p)
 	for _, v := range inventory.Volumes {
@@ -37,8 +38,8 @@ func (c *limitCases) visible(p *limitedPool) (faults []fault) {
 	return faults
 }
 
-// compare returns what is not so: there are these volumes and no others, each has a project of its own with a limit of
-// this size, and nothing else has a limit.
+// compare returns what is not so: there are these volumes and no others, each has a project of its
+// own with a limit of this size, and nothing else has a limit.
 func (c *limitCases) compare(p *limitedPool, want map[string]int64) (faults []fault) {
 	add := func(k kind, format string, args ...any) {
 		faults = append(faults, fault{k, fmt.Sprintf(format, args...)})

@@ -18,12 +18,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// With -limits the daemon's calls on a disk are made by a process of this program, on a filesystem that enforces project
-// quotas, which few hosts have: no API server is needed, and the machine of test/vm has none. That process is killed at the
-// same points as a daemon.
+// With -limits the daemon's calls on a disk are made by a process of this program, on a filesystem
+// that enforces project quotas, which few hosts have: no API server is needed, and the machine of
+// test/vm has none. That process is killed at the same points as a daemon.
 
-// limitsEnv makes a copy of this program the process that is killed. Its arguments are "run", the operation, the pool's
-// directory, and the volume.
+// limitsEnv makes a copy of this program the process that is killed. Its arguments are "run", the
+// operation, the pool's directory, and the volume.
 const limitsEnv = "HOSTPATH_CRASH_LIMITS"
 
 // Projects of the volumes, of which the directory's filesystem has no other files.
@@ -208,8 +208,8 @@ func (c *limitCases) prove(op limitOperation) *row {
 	return r
 }
 
-// play is a case: the process dies at the point, and another one makes a volume, sweeps and finishes. In the end both are
-// removed.
+// play is a case: the process dies at the point, and another one makes a volume, sweeps and
+// finishes. In the end both are removed.
 func (c *limitCases) play(op limitOperation, point string, r *row) (hit string, points []string) {
 	pv, other := c.volume(), c.volume()
 	c.Must(op.before(c.ctx, c.open(), pv), op.name+": before")

@@ -80,7 +80,8 @@ func finish(p *harness.Program, all report) {
 	p.Report(notProven, unknown)
 }
 
-// playLimits is the program with -limits, -requests and -speed, without a daemon and without a cluster.
+// playLimits is the program with -limits, -requests and -speed, without a daemon and without a
+// cluster.
 func playLimits(ctx context.Context, p *harness.Program, opt options) {
 	if opt.speed {
 		p.Say("%s", speed())

@@ -20,7 +20,8 @@ import (
 // pausedOperation is a snapshot of a volume whose pod writes.
 type pausedOperation struct {
 	name string
-	// stopPost: when the service has died, what its unit has for that case is run, as systemd does; else the next start has to do.
+	// stopPost: when the service has died, what its unit has for that case is run, as systemd does;
+	// else the next start has to do.
 	stopPost bool
 	who      string // whose points are tried; "": those of both
 }
@@ -30,7 +31,8 @@ var pausedOperations = []pausedOperation{
 	{name: "paused: snapshot, without ExecStopPost=", who: theService},
 }
 
-// play is a case. The daemon is started again after a death of the service: it would make no other try for five minutes.
+// play is a case. The daemon is started again after a death of the service: it would make no other
+// try for five minutes.
 func (op pausedOperation) play(p *pods, point string) (hit string, points []string, faults []fault) {
 	p.until(p.old)
 	t := p.newCase(operation{name: op.name, snapshot: true, outcome: bound})
@@ -58,8 +60,8 @@ func (op pausedOperation) play(p *pods, point string) (hit string, points []stri
 	return hit, points, faults
 }
 
-// old reports whether nothing in the origin but what the pod writes is so young that each pass copies it again (treecopy, margin):
-// then how often it comes would differ from case to case.
+// old reports whether nothing in the origin but what the pod writes is so young that each pass
+// copies it again (treecopy, margin): then how often it comes would differ from case to case.
 func (p *pods) old() bool {
 	var st unix.Stat_t
 	p.Must(unix.Lstat(filepath.Join(p.pool, p.origin), &st), "looking at the origin")
@@ -108,7 +110,8 @@ func (p *pods) notPaused() (faults []fault) {
 	return faults
 }
 
-// writes are the files of the pod's process, which writes a number to the one and then to the other.
+// writes are the files of the pod's process, which writes a number to the one and then to the
+// other.
 var writes = [...]string{"first", "second"}
 
 // written is the number in a file, -1 for none.

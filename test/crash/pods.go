@@ -17,8 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// pods is a node on which daemon and node service work together, and each of them is killed: it has inline volumes and snapshots
-// for which pods are paused.
+// pods is a node on which daemon and node service work together, and each of them is killed: it has
+// inline volumes and snapshots for which pods are paused.
 type pods struct {
 	*environment
 	service  *csinode.Service
@@ -40,7 +40,8 @@ const (
 	theService = "service"
 )
 
-// buildPods makes everything up to a daemon and a node service that run, and a volume that a pod has mounted.
+// buildPods makes everything up to a daemon and a node service that run, and a volume that a pod
+// has mounted.
 func buildPods(ctx context.Context, plane *harness.Plane, opt options) *pods {
 	dir, own := hosttest.Dir(plane), *plane
 	var err error
@@ -84,7 +85,8 @@ func buildPods(ctx context.Context, plane *harness.Plane, opt options) *pods {
 	return p
 }
 
-// sharing is the filesystem, or another one if that cannot share blocks between files, as paused snapshots need.
+// sharing is the filesystem, or another one if that cannot share blocks between files, as paused
+// snapshots need.
 func sharing(fs string) string {
 	if fs == "ext4" {
 		return "xfs"
@@ -173,16 +175,17 @@ func (p *pods) revive(who string) {
 	p.start()
 }
 
-// podOperation is something that both of them do. play plays it once: a process dies at the point, or none if that is "" or does
-// not come.
+// podOperation is something that both of them do. play plays it once: a process dies at the point,
+// or none if that is "" or does not come.
 type podOperation struct {
 	name string
 	who  string // whose points are tried; "": those of both
 	play func(p *pods, point string) (hit string, points []string, faults []fault)
 }
 
-// podOperations are those that the command line chooses: where it does not want all points, so many that are inline, and one with
-// a pause, at one point each: every case costs the starts of two processes.
+// podOperations are those that the command line chooses: where it does not want all points, so many
+// that are inline, and one with a pause, at one point each: every case costs the starts of two
+// processes.
 func podOperations(opt options) []podOperation {
 	var inline, paused []podOperation
 	for _, op := range inlineOperations {

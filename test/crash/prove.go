@@ -43,9 +43,9 @@ func (e *environment) try(t trial) *row {
 	return r
 }
 
-// tryAt reports whether the point is done with: something was killed there, or nothing more is tried.
-// What the daemon does has no fixed order where it does two things at once, and a connection's pieces
-// are cut as the network likes: a point that does not come is tried again.
+// tryAt reports whether the point is done with: something was killed there, or nothing more is
+// tried. What the daemon does has no fixed order where it does two things at once, and a
+// connection's pieces are cut as the network likes: a point that does not come is tried again.
 func (e *environment) tryAt(t trial, point string, r *row) bool {
 	for range e.opt.tries {
 		if e.ctx.Err() != nil || r.broken >= faultsMax {

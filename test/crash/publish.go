@@ -20,7 +20,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// The service that mounts volumes for kubelet is killed without a daemon and a cluster: it needs neither.
+// The service that mounts volumes for kubelet is killed without a daemon and a cluster: it needs
+// neither.
 
 // published is a pool with one volume, the service, and kubelet's part.
 type published struct {
@@ -37,7 +38,8 @@ type published struct {
 // publishAct is something that happens to the volume. The error is the service's.
 type publishAct func(*published) error
 
-// again does it as kubelet does, until the service responds: a connection may be one to the process that died.
+// again does it as kubelet does, until the service responds: a connection may be one to the process
+// that died.
 func (c *published) again(do publishAct) (err error) {
 	late := harness.Eventually(c.Soon(), func() bool { err = do(c); return status.Code(err) != codes.Unavailable })
 	return firstOf(err, late)
@@ -60,7 +62,8 @@ const (
 	secondPod = "pod-2"
 )
 
-// publishOperation is something that kubelet asks for. The service dies, and kubelet asks again, or for something else.
+// publishOperation is something that kubelet asks for. The service dies, and kubelet asks again, or
+// for something else.
 type publishOperation struct {
 	name                string
 	before, dies, after publishAct
@@ -170,7 +173,8 @@ func (c *published) prove(op publishOperation) *row {
 	return r
 }
 
-// play is a case: the service dies at the point, another one is started, and kubelet asks again. In the end nothing is mounted.
+// play is a case: the service dies at the point, another one is started, and kubelet asks again. In
+// the end nothing is mounted.
 func (c *published) play(op publishOperation, point string, r *row) (hit string, points []string) {
 	c.start()
 	if op.before != nil {
@@ -219,8 +223,9 @@ func (c *published) start() {
 	c.Must(c.service.Start(), "starting the service")
 }
 
-// compare returns what is not so: for these pods and no others the volume is mounted once, in the way that they have it, with its
-// data. At rest each of them has it, and no other target is there; before, others may have it, too.
+// compare returns what is not so: for these pods and no others the volume is mounted once, in the
+// way that they have it, with its data. At rest each of them has it, and no other target is there;
+// before, others may have it, too.
 func (c *published) compare(want, may map[string]bool, rest bool) (faults []fault) {
 	add := func(k kind, format string, args ...any) {
 		faults = append(faults, fault{k, fmt.Sprintf(format, args...)})

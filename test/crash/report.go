@@ -72,7 +72,8 @@ func (all report) print(out io.Writer) bool {
 	return ok
 }
 
-// printMissed names the points that came when they were recorded and not when they were to be killed at.
+// printMissed names the points that came when they were recorded and not when they were to be
+// killed at.
 func (all report) printMissed(out io.Writer) {
 	for _, r := range all {
 		if len(r.missed) > 0 {

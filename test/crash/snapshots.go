@@ -12,14 +12,16 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// A case of an operation of a snapshot has a VolumeSnapshot in place of a claim, and a content in place of an object.
+// A case of an operation of a snapshot has a VolumeSnapshot in place of a claim, and a content in
+// place of an object.
 
 // content is what a VolumeSnapshotContent says.
 type content struct{ ready, going bool }
 
 func (w expectation) content() string { return "snapcontent-" + w.uid }
 
-// addSnapshots has the cluster know snapshots, and makes one of the origin, from which claims are made.
+// addSnapshots has the cluster know snapshots, and makes one of the origin, from which claims are
+// made.
 func (e *environment) addSnapshots() {
 	var err error
 	e.snapshots, err = e.Cluster.Snapshots(e.Soon(), e.Namespace, e.Node)
@@ -55,8 +57,8 @@ func (t *testCase) snap() {
 	t.asked(strings.TrimPrefix(name, "snapcontent-"))
 }
 
-// inspectSnapshot looks at the state while the daemon is dead: what is said to be ready is whole, and what is gone has no data
-// that is taken for a snapshot.
+// inspectSnapshot looks at the state while the daemon is dead: what is said to be ready is whole,
+// and what is gone has no data that is taken for a snapshot.
 func (t *testCase) inspectSnapshot() []fault {
 	said, is := t.contents()[t.content()]
 	d, err := readDir(t.volume)

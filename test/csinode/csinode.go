@@ -1,5 +1,6 @@
-// Package csinode runs the CSI node service of the daemon's binary as systemd does, on sockets that stay while it restarts, and
-// calls it as kubelet does, for pods whose directories it makes below a directory of kubelet's.
+// Package csinode runs the CSI node service of the daemon's binary as systemd does, on sockets that
+// stay while it restarts, and calls it as kubelet does, for pods whose directories it makes below a
+// directory of kubelet's.
 //
 // It knows no cluster, and it asserts nothing.
 package csinode
@@ -78,7 +79,8 @@ func New(o Options) (*Service, error) {
 	return s, os.MkdirAll(filepath.Join(o.Root, "pods"), 0o750)
 }
 
-// Connect returns a service that another program runs. It can be called and closed, and neither started nor ended.
+// Connect returns a service that another program runs. It can be called and closed, and neither
+// started nor ended.
 func Connect(root, driver string) (*Service, error) {
 	conn, err := grpc.NewClient("unix://"+paths(root, driver)[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -172,7 +174,8 @@ type Volume struct {
 	PV         string
 	Attributes map[string]string
 	ReadOnly   bool // for the pod
-	// Name is the volume's in its pod, where that is not PV: of an inline volume, whose PV is its handle.
+	// Name is the volume's in its pod, where that is not PV: of an inline volume, whose PV is its
+	// handle.
 	Name string
 }
 
@@ -181,7 +184,8 @@ func Of(pv, pool, path string) Volume {
 	return Volume{PV: pv, Attributes: map[string]string{"pool": pool, "path": path}}
 }
 
-// Inline returns a volume that is written in a pod of this UID, with kubelet's handle for it (pkg/volume/csi, makeVolumeHandle).
+// Inline returns a volume that is written in a pod of this UID, with kubelet's handle for it
+// (pkg/volume/csi, makeVolumeHandle).
 func Inline(uid, name string, attributes map[string]string) Volume {
 	all := map[string]string{
 		"csi.storage.k8s.io/ephemeral": "true", "csi.storage.k8s.io/pod.uid": uid,
@@ -196,8 +200,8 @@ func (s *Service) Target(pod, pv string) string {
 	return filepath.Join(s.Root, "pods", pod, "volumes/kubernetes.io~csi", pv, "mount")
 }
 
-// Publish makes the pod's directory and has the volume mounted for it. It waits for the service until ctx ends; the error
-// is the service's own, or that the connection broke.
+// Publish makes the pod's directory and has the volume mounted for it. It waits for the service
+// until ctx ends; the error is the service's own, or that the connection broke.
 func (s *Service) Publish(ctx context.Context, pod string, v Volume) error {
 	target := s.Target(pod, cmp.Or(v.Name, v.PV))
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// MakePool makes a pool with one volume at a mount point, as the daemon does, for programs that have none.
+// MakePool makes a pool with one volume at a mount point, as the daemon does, for programs that
+// have none.
 func MakePool(ctx context.Context, name, path, pv string, mode fs.FileMode) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -74,7 +74,8 @@ func (e *environment) post() {
 	}
 }
 
-// undo calls a function with a minute's time when the program ends: for what the namespace does not take back.
+// undo calls a function with a minute's time when the program ends: for what the namespace does not
+// take back.
 func (e *environment) undo(f func(context.Context) error) {
 	e.Cleanup(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -1,9 +1,9 @@
 // Command demo shows the daemon's main job, step by step, on a real API server and a real
 // filesystem, and exits 0 only if every step really held.
 //
-// It runs in a mount namespace of its own, so that what it mounts is gone when it ends. On the cluster that
-// KUBECONFIG names, if it names one, it makes objects with its own name, and mounts on the host, because a kubelet
-// would not see what is mounted in another namespace; it removes both.
+// It runs in a mount namespace of its own, so that what it mounts is gone when it ends. On the
+// cluster that KUBECONFIG names, if it names one, it makes objects with its own name, and mounts on
+// the host, because a kubelet would not see what is mounted in another namespace; it removes both.
 package main
 
 import (

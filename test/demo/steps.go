@@ -194,8 +194,8 @@ func (e *environment) bound(ctx context.Context, claim *corev1.PersistentVolumeC
 // letter is the file that a pod writes into its volume.
 const letter = "hello"
 
-// ran waits for the pod to have written into its volume, and reads that on the host. Without a kubelet there is nothing
-// to wait for.
+// ran waits for the pod to have written into its volume, and reads that on the host. Without a
+// kubelet there is nothing to wait for.
 func (e *environment) ran(ctx context.Context, name, directory string) {
 	node, err := e.client.CoreV1().Nodes().Get(ctx, e.node, metav1.GetOptions{})
 	e.Must(err, "reading the node")
@@ -262,8 +262,8 @@ func (e *environment) refusedWhileUnmounted(ctx context.Context) *corev1.Persist
 	return claim
 }
 
-// awaitPublished waits until the scheduler is told that no node has room: a claim that comes before is given to the node, and
-// refused there.
+// awaitPublished waits until the scheduler is told that no node has room: a claim that comes before
+// is given to the node, and refused there.
 func (e *environment) awaitPublished(ctx context.Context) {
 	_, err := cluster.WaitFor(ctx, e.client.StorageV1().CSIDrivers(), e.name, func(d *storagev1.CSIDriver) bool {
 		return d.Spec.StorageCapacity != nil && *d.Spec.StorageCapacity
@@ -302,8 +302,8 @@ func (e *environment) deleteVolume(ctx context.Context, claim *corev1.Persistent
 	e.call(0, "volumes")
 }
 
-// removeAll removes the claims that are left while the daemon still runs, wherever the story ended: a volume
-// whose pool is not mounted would stay. A cluster of its own goes as a whole.
+// removeAll removes the claims that are left while the daemon still runs, wherever the story ended:
+// a volume whose pool is not mounted would stay. A cluster of its own goes as a whole.
 func (e *environment) removeAll(ctx context.Context) error {
 	if exec.Command("mountpoint", "--quiet", e.mount).Run() != nil {
 		if out, err := exec.Command("mount", "-o", "loop,nosuid,nodev", e.image.File, e.mount).CombinedOutput(); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// beside is a host with a disk of its own at the same path as another host's: in a mount namespace of its own.
-// at is a path below its pool as this process can reach it.
+// beside is a host with a disk of its own at the same path as another host's: in a mount namespace
+// of its own. at is a path below its pool as this process can reach it.
 func (h *host) beside(name string) (other *host, at func(...string) string) {
 	w := h.w
 	w.Helper()
@@ -38,8 +38,9 @@ func (h *host) beside(name string) (other *host, at func(...string) string) {
 	}
 }
 
-// On two nodes at once, which both have directories of the volumes' names: each volume has one node, and the
-// other one has no record of it. Neither daemon's next start takes a directory away, empty as they are.
+// On two nodes at once, which both have directories of the volumes' names: each volume has one
+// node, and the other one has no record of it. Neither daemon's next start takes a directory away,
+// empty as they are.
 func TestAdoptOnTwoNodes(t *testing.T) {
 	const count = 40
 	w := newEnvironment(t)

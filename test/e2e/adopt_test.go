@@ -45,8 +45,8 @@ func (h *host) everySystem() []*corev1.PersistentVolume {
 	return all
 }
 
-// The whole way, for every system: nothing without the operator's word, then adopted beside a running
-// daemon, the data untouched, then deleted with the claim as the daemon's own.
+// The whole way, for every system: nothing without the operator's word, then adopted beside a
+// running daemon, the data untouched, then deleted with the claim as the daemon's own.
 func TestAdopt(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...).run()
@@ -177,8 +177,9 @@ func TestAdoptedWithoutItsRecord(t *testing.T) {
 	h.wantTree(filepath.Base(pv.Spec.HostPath.Path))
 }
 
-// An API server that was restored to a day before what adopt and the daemon did since: the marks that come back go with the next
-// undo, and a directory that was on its way out is put back for an object that has no marks any more.
+// An API server that was restored to a day before what adopt and the daemon did since: the marks
+// that come back go with the next undo, and a directory that was on its way out is put back for an
+// object that has no marks any more.
 func TestAdoptedAndRestored(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...)
@@ -295,7 +296,8 @@ func TestAdoptTraps(t *testing.T) {
 	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
 }
 
-// The other program's pod is there: nothing is adopted until it is gone, or the administrator says so.
+// The other program's pod is there: nothing is adopted until it is gone, or the administrator says
+// so.
 func TestAdoptWhileTheOtherRuns(t *testing.T) {
 	w := newEnvironment(t)
 	name := w.Namespace + ".example/hostpath" // no other test's

@@ -14,8 +14,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
-// Classes of other provisioners go on working: claims get volumes that are named and marked as those
-// programs do it, which are removed with their claims, or given up for the old program to take.
+// Classes of other provisioners go on working: claims get volumes that are named and marked as
+// those programs do it, which are removed with their claims, or given up for the old program to
+// take.
 func TestAliasClasses(t *testing.T) {
 	w := newEnvironment(t)
 	const csi = "kubevirt.io.hostpath-provisioner"
@@ -92,9 +93,9 @@ func TestAliasRefusals(t *testing.T) {
 	h.wantTree()
 }
 
-// MaZderMind's place, on one node: a plain directory of the host, claims that bind at once without a
-// pod, and the pool's reclaim policy in place of the class's. The reserve keeps the filesystem from
-// being filled.
+// MaZderMind's place, on one node: a plain directory of the host, claims that bind at once without
+// a pod, and the pool's reclaim policy in place of the class's. The reserve keeps the filesystem
+// from being filled.
 func TestSingleNode(t *testing.T) {
 	w := newEnvironment(t)
 	dir := hosttestDir(t, "volumes")

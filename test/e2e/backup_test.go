@@ -12,8 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// A cluster lost its volumes and claims, and they are made again from a backup, as the page says: all are bound, with their
-// data, and are removed with their claims as before.
+// A cluster lost its volumes and claims, and they are made again from a backup, as the page says:
+// all are bound, with their data, and are removed with their claims as before.
 func TestBackup(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()

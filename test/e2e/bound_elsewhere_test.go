@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A daemon dies when it has made a directory, and before the object; and the claim is bound to a volume that was kept for it. The empty
-// directory goes, and so does what was promised for it.
+// A daemon dies when it has made a directory, and before the object; and the claim is bound to a
+// volume that was kept for it. The empty directory goes, and so does what was promised for it.
 func TestBoundElsewhereBeforeItsObject(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").run()

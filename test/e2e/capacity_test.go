@@ -25,7 +25,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// driver makes the CSIDriver that the manifests have, and the right to it, for the test's own provisioner.
+// driver makes the CSIDriver that the manifests have, and the right to it, for the test's own
+// provisioner.
 func (w *environment) driver() {
 	w.Helper()
 	no := false
@@ -37,7 +38,8 @@ func (w *environment) driver() {
 	w.mayReadDriver()
 }
 
-// mayReadDriver gives the daemons the right to the CSIDriver of the test's own provisioner, as the manifests do.
+// mayReadDriver gives the daemons the right to the CSIDriver of the test's own provisioner, as the
+// manifests do.
 func (w *environment) mayReadDriver() {
 	w.Helper()
 	name := "csidriver-" + w.Provisioner
@@ -74,7 +76,8 @@ func (w *environment) compared() bool {
 	return d.Spec.StorageCapacity != nil && *d.Spec.StorageCapacity
 }
 
-// published are the sizes in MiB that are published for a class, by node; those of the nodes that publish nothing are "".
+// published are the sizes in MiB that are published for a class, by node; those of the nodes that
+// publish nothing are "".
 func (w *environment) published(class string) map[string]int64 {
 	w.Helper()
 	list, err := w.Client().StorageV1().CSIStorageCapacities("hostpath-provisioner").List(w.Ctx, metav1.ListOptions{})
@@ -101,8 +104,8 @@ func (w *environment) awaitPublished(class string, is func(map[string]int64) boo
 	w.Eventually("the capacities are published", func() bool { return is(w.published(class)) })
 }
 
-// awaitCompared waits until the scheduler itself compares a class's capacities, which it learns after the API server: it
-// refuses a pod whose claim is larger than what these nodes have.
+// awaitCompared waits until the scheduler itself compares a class's capacities, which it learns
+// after the API server: it refuses a pod whose claim is larger than what these nodes have.
 func (w *environment) awaitCompared(class string, nodes ...string) {
 	w.Helper()
 	w.Eventually("the driver has the scheduler compare", w.compared)
@@ -113,8 +116,9 @@ func (w *environment) awaitCompared(class string, nodes ...string) {
 	w.DeleteClaim("larger-than-any")
 }
 
-// The scheduler chooses the node that has the room, and does not try the one without. A node whose disk is not mounted is
-// not chosen either. A node whose daemon publishes nothing can be chosen as before. Without the driver nothing is compared.
+// The scheduler chooses the node that has the room, and does not try the one without. A node whose
+// disk is not mounted is not chosen either. A node whose daemon publishes nothing can be chosen as
+// before. Without the driver nothing is compared.
 func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -154,8 +158,8 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	}
 }
 
-// A node of an earlier version, or one that does not publish, gets volumes as before; and when no node publishes any more
-// nothing is compared.
+// A node of an earlier version, or one that does not publish, gets volumes as before; and when no
+// node publishes any more nothing is compared.
 func TestNodeThatPublishesNothing(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -176,8 +180,8 @@ func TestNodeThatPublishesNothing(t *testing.T) {
 	w.Bound("later")
 }
 
-// Thirty claims race for the last space of three nodes: each is bound, or it and its pod wait for a reason, and no node is promised
-// more than it has.
+// Thirty claims race for the last space of three nodes: each is bound, or it and its pod wait for a
+// reason, and no node is promised more than it has.
 func TestRaceForTheLastSpace(t *testing.T) { newEnvironment(t).raceForTheLastSpace() }
 
 // It is the same where the scheduler scores nodes by their capacity.
@@ -241,9 +245,10 @@ func (w *environment) raceForTheLastSpace() {
 	}
 }
 
-// A claim that fits on no node is refused by the scheduler, on its pod. One of the daemons says so on the claim, once; again when
-// a node's pool is closed, by whichever of them looks first. The other daemon, which stands still until it was said, does not say the
-// same. A claim that fits somewhere, or that may, is told nothing.
+// A claim that fits on no node is refused by the scheduler, on its pod. One of the daemons says so
+// on the claim, once; again when a node's pool is closed, by whichever of them looks first. The
+// other daemon, which stands still until it was said, does not say the same. A claim that fits
+// somewhere, or that may, is told nothing.
 func TestFitsOnNoNode(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -281,7 +286,8 @@ func TestFitsOnNoNode(t *testing.T) {
 	}
 }
 
-// A mistake in a class that waits for its consumer is told as what it is, and not as a lack of room.
+// A mistake in a class that waits for its consumer is told as what it is, and not as a lack of
+// room.
 func TestMistakenClassThatWaits(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -317,8 +323,8 @@ func (w *environment) refusedFor(pod, message string) bool {
 	})
 }
 
-// With the gate StorageCapacityScoring, which 1.37 has on, the scheduler takes a node that publishes nothing last. Which one it
-// takes of those that publish is its own.
+// With the gate StorageCapacityScoring, which 1.37 has on, the scheduler takes a node that
+// publishes nothing last. Which one it takes of those that publish is its own.
 func TestSchedulerScoresByCapacity(t *testing.T) {
 	t.Parallel()
 	own := fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
@@ -343,8 +349,8 @@ func TestSchedulerScoresByCapacity(t *testing.T) {
 	}
 }
 
-// What `manifests --delete` prints takes everything out of the cluster: where the scheduler compared a moment ago it compares
-// nothing, and what another driver has is as it was.
+// What `manifests --delete` prints takes everything out of the cluster: where the scheduler
+// compared a moment ago it compares nothing, and what another driver has is as it was.
 func TestManifestsDelete(t *testing.T) {
 	t.Parallel()
 	own := fixture.OwnPlane(t)
@@ -378,7 +384,8 @@ func TestManifestsDelete(t *testing.T) {
 	given := func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selectedNode] == h.node }
 	_, err = w.WaitClaim(w.Soon(), "default", "foreign", given)
 	w.Must(err)
-	// The scheduler learns it after the API server, and tries a pod that it refused again after minutes, as the one of data.
+	// The scheduler learns it after the API server, and tries a pod that it refused again after
+	// minutes, as the one of data.
 	for i, refused := 0, true; refused; i++ {
 		later := fmt.Sprint("later-", i)
 		w.claim(later, class, "1Gi")
@@ -393,7 +400,8 @@ func TestManifestsDelete(t *testing.T) {
 	})
 }
 
-// foreignDriver is another driver, which publishes 100 MiB for its class on the node of h. It returns the class.
+// foreignDriver is another driver, which publishes 100 MiB for its class on the node of h. It
+// returns the class.
 func (w *environment) foreignDriver(h *host) string {
 	w.Helper()
 	yes := true

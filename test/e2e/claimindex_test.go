@@ -28,8 +28,8 @@ const (
 	volumesByLabel = "kept volumes are selected by the label"
 )
 
-// claimReads are the lists and watches of claims that passed a proxy: true if the API server selects by the label. looks are those of
-// volumes that are kept for claims.
+// claimReads are the lists and watches of claims that passed a proxy: true if the API server
+// selects by the label. looks are those of volumes that are kept for claims.
 type claimReads struct {
 	mu         sync.Mutex
 	all, looks []bool
@@ -75,7 +75,8 @@ func (r *claimReads) takeLooks() (looks []bool) {
 	return looks
 }
 
-// applyClaimIndex has the API server label claims, as an administrator does, and waits until it does.
+// applyClaimIndex has the API server label claims, as an administrator does, and waits until it
+// does.
 func (w *environment) applyClaimIndex() {
 	w.Helper()
 	manifests, err := exec.CommandContext(w.Ctx, rig.Binary(), "manifests", "--claim-index").Output()
@@ -103,8 +104,9 @@ func (h *host) said(text string, times int) {
 	h.w.Eventually("the log has "+text, func() bool { return strings.Count(h.Log(), text) >= times })
 }
 
-// Where the API server labels claims the daemon reads those alone that it may have to act on; where that ends, all of them.
-// No claim is missed: not one that was made before the policy, nor while it is gone, nor while it labels nothing.
+// Where the API server labels claims the daemon reads those alone that it may have to act on; where
+// that ends, all of them. No claim is missed: not one that was made before the policy, nor while it
+// is gone, nor while it labels nothing.
 func TestClaimIndex(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a")

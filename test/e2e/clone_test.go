@@ -55,7 +55,8 @@ func (h *host) wantClone(pv *corev1.PersistentVolume) {
 	}
 }
 
-// A claim is made from another claim, with shared blocks or in full, and the two have nothing in common after that.
+// A claim is made from another claim, with shared blocks or in full, and the two have nothing in
+// common after that.
 func TestClone(t *testing.T) {
 	for _, c := range []struct {
 		fs, source, clones string
@@ -97,7 +98,8 @@ func TestClone(t *testing.T) {
 	}
 }
 
-// A clone is on the node that has its source, without a pod, and also where the scheduler chose another node first.
+// A clone is on the node that has its source, without a pod, and also where the scheduler chose
+// another node first.
 func TestCloneGoesToItsSource(t *testing.T) {
 	w := newEnvironment(t)
 	w.newHost("a", `clones = "copy"`).run()
@@ -173,7 +175,8 @@ func (h *host) copying(uid types.UID) {
 	})
 }
 
-// A daemon that is killed while it copies leaves nothing that is taken for a volume; the next one makes the clone anew.
+// A daemon that is killed while it copies leaves nothing that is taken for a volume; the next one
+// makes the clone anew.
 func TestCloneKilled(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
@@ -216,7 +219,8 @@ func (h *host) wantVolumes(pvs ...string) {
 	})
 }
 
-// A clone whose claim goes while it is copied leaves nothing, and other claims are served meanwhile.
+// A clone whose claim goes while it is copied leaves nothing, and other claims are served
+// meanwhile.
 func TestCloneGoesWhileItIsCopied(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
@@ -231,7 +235,8 @@ func TestCloneGoesWhileItIsCopied(t *testing.T) {
 	h.wantVolumes(origin.Name, w.Bound("other").Name)
 }
 
-// A copy that is whole when its source's name becomes another claim's is not taken for a copy of that one.
+// A copy that is whole when its source's name becomes another claim's is not taken for a copy of
+// that one.
 func TestCloneOfAnotherSource(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()

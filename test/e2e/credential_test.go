@@ -16,7 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/certs"
 )
 
-// user returns a client certificate and its key of a user with the rights of the manifests, and what takes them away.
+// user returns a client certificate and its key of a user with the rights of the manifests, and
+// what takes them away.
 func (w *environment) user(name string) (cert, key []byte, forbid func()) {
 	w.Helper()
 	bindings := w.Client().RbacV1().ClusterRoleBindings()
@@ -31,9 +32,10 @@ func (w *environment) user(name string) (cert, key []byte, forbid func()) {
 	return cert, key, func() { w.Must(bindings.Delete(w.Ctx, binding.Name, metav1.DeleteOptions{})) }
 }
 
-// A client certificate that the server refuses, as one that ended, is replaced in the kubeconfig, and then in the file that the
-// kubeconfig names, which takes no restart. The second user alone has the rights then: those of
-// the ClusterRole, without the policies, which are for the ServiceAccount.
+// A client certificate that the server refuses, as one that ended, is replaced in the kubeconfig,
+// and then in the file that the kubeconfig names, which takes no restart. The second user alone has
+// the rights then: those of the ClusterRole, without the policies, which are for the
+// ServiceAccount.
 func TestClientCertificate(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
@@ -60,7 +62,8 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
-// A program gives the credential, in the confinement of the daemon. When the server refuses that, it is asked again.
+// A program gives the credential, in the confinement of the daemon. When the server refuses that,
+// it is asked again.
 func TestCredentialOfProgram(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
@@ -85,8 +88,9 @@ func TestCredentialOfProgram(t *testing.T) {
 	}
 }
 
-// A Node that is deleted and made again has its daemon's token refused: the status says so with the command that helps, and no
-// other part of the daemon reports it. The token that is written then is taken into use, although the kubeconfig is the same.
+// A Node that is deleted and made again has its daemon's token refused: the status says so with the
+// command that helps, and no other part of the daemon reports it. The token that is written then is
+// taken into use, although the kubeconfig is the same.
 func TestNodeMadeAgain(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")

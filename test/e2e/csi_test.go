@@ -110,8 +110,9 @@ func (w *environment) asBefore(was *corev1.PersistentVolume) {
 	}
 }
 
-// externalProvisioner is what the driver's provisioner does, sooner than that would: the directory of a volume of
-// the driver's source whose policy is Delete goes as soon as its claim or its object does.
+// externalProvisioner is what the driver's provisioner does, sooner than that would: the directory
+// of a volume of the driver's source whose policy is Delete goes as soon as its claim or its object
+// does.
 func (h *host) externalProvisioner() {
 	stop := make(chan struct{})
 	var done sync.WaitGroup
@@ -137,8 +138,8 @@ func (h *host) externalProvisioner() {
 	h.w.Cleanup(func() { close(stop); done.Wait() })
 }
 
-// The whole way: refused as long as the driver runs or a pod uses the volume, then taken over beside a running
-// daemon, used by a pod again, removed with its claim; and given back.
+// The whole way: refused as long as the driver runs or a pod uses the volume, then taken over
+// beside a running daemon, used by a pod again, removed with its claim; and given back.
 func TestAdoptFromCSI(t *testing.T) {
 	const fromCSI = "--from-csi=" + csiDriver
 	w := newEnvironment(t)
@@ -207,8 +208,8 @@ func TestAdoptFromCSI(t *testing.T) {
 	h.wantTree(one.Name)
 }
 
-// mortal is a server between a call and the API server that kills the call at the n-th request that changes a
-// volume object: before it is passed on, or when it is done and before its response is.
+// mortal is a server between a call and the API server that kills the call at the n-th request that
+// changes a volume object: before it is passed on, or when it is done and before its response is.
 type mortal struct {
 	sync.Mutex
 	n     int
@@ -275,8 +276,9 @@ func (m *mortal) dies(h *host, kubeconfig string, n int, after bool, args ...str
 	return m.died
 }
 
-// Killed at each request that changes an object, before and after it, forwards and back, with the old provisioner
-// at work and the daemon running; the next call, in either direction, finishes. At no moment is the data removed.
+// Killed at each request that changes an object, before and after it, forwards and back, with the
+// old provisioner at work and the daemon running; the next call, in either direction, finishes. At
+// no moment is the data removed.
 func TestAdoptFromCSIKilled(t *testing.T) {
 	w := newEnvironment(t)
 	driver, fromCSI := w.ownDriver()
@@ -329,8 +331,8 @@ func TestAdoptFromCSIKilled(t *testing.T) {
 	h.wantTree(pv.Name)
 }
 
-// On two nodes at once, which both have a directory of each handle and take the word that they have the data: each
-// volume has one node, and the other one has no record of it.
+// On two nodes at once, which both have a directory of each handle and take the word that they have
+// the data: each volume has one node, and the other one has no record of it.
 func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
 	w := newEnvironment(t)
 	driver, fromCSI := w.ownDriver()

@@ -17,7 +17,8 @@ func asKubelet(pv *corev1.PersistentVolume) csinode.Volume {
 	return csinode.Volume{PV: pv.Name, Attributes: pv.Spec.CSI.VolumeAttributes}
 }
 
-// A claim with source csi is made from one with source hostPath and the other way round, and pods find the data in each.
+// A claim with source csi is made from one with source hostPath and the other way round, and pods
+// find the data in each.
 func TestCloneOfCSI(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -44,8 +45,8 @@ func TestCloneOfCSI(t *testing.T) {
 	}
 }
 
-// A volume with source csi in a shared pool is mounted on each node, whichever daemon made it, and pods of two nodes see each
-// other's writes.
+// A volume with source csi in a shared pool is mounted on each node, whichever daemon made it, and
+// pods of two nodes see each other's writes.
 func TestSharedCSI(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()

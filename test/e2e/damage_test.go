@@ -16,8 +16,8 @@ import (
 )
 
 // Records that are torn, empty, of another volume or of a newer version: nothing is done with their
-// volumes, not after a restart either, and the object says why. What is whole goes on. When the record
-// is restored, the removal that waited is done.
+// volumes, not after a restart either, and the object says why. What is whole goes on. When the
+// record is restored, the removal that waited is done.
 func TestDamagedRecords(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -70,9 +70,9 @@ func TestDamagedRecords(t *testing.T) {
 	h.wantTree(pool.Of(stays.Name, after.Name)...)
 }
 
-// A power cut took the data of records that a version before 0.2.0 had just written, which are in an extended attribute
-// as well. Their volumes are removed as all others are, and the daemon writes the records of those that stay again when
-// it starts.
+// A power cut took the data of records that a version before 0.2.0 had just written, which are in
+// an extended attribute as well. Their volumes are removed as all others are, and the daemon writes
+// the records of those that stay again when it starts.
 func TestRecordsCutShort(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -103,9 +103,9 @@ func TestRecordsCutShort(t *testing.T) {
 
 func (h *host) record(pv string) string { return filepath.Join(h.ours("volumes"), pv+".json") }
 
-// The state directory is lost while the daemon runs, and once more while it does not: the pool is known
-// by its own marker and remembered anew, and no volume is touched. A second daemon that finds no lock
-// in the new state directory is kept out by the pool's.
+// The state directory is lost while the daemon runs, and once more while it does not: the pool is
+// known by its own marker and remembered anew, and no volume is touched. A second daemon that finds
+// no lock in the new state directory is kept out by the pool's.
 func TestStateDirectoryLost(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -145,9 +145,9 @@ func TestStateDirectoryLost(t *testing.T) {
 	h.wantTree(pool.Of(two.Name, three.Name)...)
 }
 
-// The filesystem is full when a volume is made, with room for so many blocks, or so many inodes: the
-// first write fails, or the second, and so on until none does. The claim says so and nothing is left;
-// a volume can be removed; when there is room again, the claim goes through.
+// The filesystem is full when a volume is made, with room for so many blocks, or so many inodes:
+// the first write fails, or the second, and so on until none does. The claim says so and nothing is
+// left; a volume can be removed; when there is room again, the claim goes through.
 func TestFullAtEveryWrite(t *testing.T) {
 	for _, what := range []string{"blocks", "inodes"} {
 		t.Run(what, func(t *testing.T) {
@@ -175,8 +175,9 @@ func TestFullAtEveryWrite(t *testing.T) {
 	}
 }
 
-// asksForTheLast makes a claim when the pool has been filled, and returns what it was told, "" if it was bound at once. A volume
-// is removed meanwhile, and the claim is bound when the pool is empty again.
+// asksForTheLast makes a claim when the pool has been filled, and returns what it was told, "" if
+// it was bound at once. A volume is removed meanwhile, and the claim is bound when the pool is
+// empty again.
 func (h *host) asksForTheLast(try, class, looks string, fill func() (empty func())) (told string) {
 	w := h.w
 	w.Helper()
@@ -240,8 +241,9 @@ func (h *host) fill(what string, room int) (empty func()) {
 	return func() { h.w.Must(os.RemoveAll(dir)) }
 }
 
-// The pool's directory is replaced by another, by a link or by nothing while the daemon works: the pool
-// closes, what came in its place is not written to, and when it is put back, what waited goes through.
+// The pool's directory is replaced by another, by a link or by nothing while the daemon works: the
+// pool closes, what came in its place is not written to, and when it is put back, what waited goes
+// through.
 func TestPoolDirectoryReplaced(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")

@@ -94,7 +94,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// hostOfTwoPools runs a daemon that has a pool "other" besides, a plain directory, and returns where that is.
+// hostOfTwoPools runs a daemon that has a pool "other" besides, a plain directory, and returns
+// where that is.
 func (w *environment) hostOfTwoPools() (h *host, other string) {
 	w.Helper()
 	other = hosttestDir(w.T, "other")
@@ -105,8 +106,8 @@ func (w *environment) hostOfTwoPools() (h *host, other string) {
 	return h.run(), other
 }
 
-// A volume object that points elsewhere is refused, and what it points to is untouched. Such an object
-// is written by hand, as any user with the right to create volumes could.
+// A volume object that points elsewhere is refused, and what it points to is untouched. Such an
+// object is written by hand, as any user with the right to create volumes could.
 func TestForgedVolumes(t *testing.T) {
 	w := newEnvironment(t)
 	h, other := w.hostOfTwoPools()
@@ -161,8 +162,8 @@ func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	h.wantTree()
 }
 
-// The object goes at once, however long the purge takes: when the daemon deletes it, the trash still has the
-// directory with all of its 200,000 files.
+// The object goes at once, however long the purge takes: when the daemon deletes it, the trash
+// still has the directory with all of its 200,000 files.
 func TestLargeVolumeGoesAtOnce(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 320, "-N", "300000"), "a")

@@ -39,8 +39,8 @@ type host struct {
 	label string // the Node's hostname label, "" for host-of-NODE
 }
 
-// newHost makes the Node object, whose hostname label is not its name, and a prepared pool. extra is
-// TOML for the end of the configuration: first for the pool, then for whatever it likes.
+// newHost makes the Node object, whose hostname label is not its name, and a prepared pool. extra
+// is TOML for the end of the configuration: first for the pool, then for whatever it likes.
 func (w *environment) newHost(name string, extra ...string) *host {
 	w.Helper()
 	return w.newHostOn(hosttest.Mkfs(w, "ext4", 96), name, extra...)
@@ -183,8 +183,8 @@ func contains(all []string, one string) bool { return slices.Contains(all, one) 
 // plain makes an object's name of words.
 func plain(words string) string { return strings.ReplaceAll(words, " ", "-") }
 
-// boundOrTold waits until the claim is bound, which is "", or has an event with one of these reasons, and
-// reports that.
+// boundOrTold waits until the claim is bound, which is "", or has an event with one of these
+// reasons, and reports that.
 func (w *environment) boundOrTold(name string, c *corev1.PersistentVolumeClaim, reasons ...string) (told string) {
 	w.Helper()
 	w.Eventually(name+" is bound or told why not", func() bool {

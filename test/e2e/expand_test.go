@@ -68,8 +68,8 @@ func infeasible(c *corev1.PersistentVolumeClaim) bool {
 	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
 }
 
-// A claim grows while a pod has it, again and again, and nothing else changes. The node that has no part in it does
-// nothing.
+// A claim grows while a pod has it, again and again, and nothing else changes. The node that has no
+// part in it does nothing.
 func TestExpand(t *testing.T) {
 	for _, source := range []string{"hostPath", "local"} {
 		t.Run(source, func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// A size that the pool does not have is refused in the claim's status, with the numbers; the claim can be lowered again, to more
-// than it has, and gets that.
+// A size that the pool does not have is refused in the claim's status, with the numbers; the claim
+// can be lowered again, to more than it has, and gets that.
 func TestExpandInfeasible(t *testing.T) {
 	w := newEnvironment(t)
 	h, pv := w.expandable()
@@ -142,7 +142,8 @@ func TestExpandInfeasible(t *testing.T) {
 	}
 }
 
-// What a claim grew by is promised, on an empty disk, too: another one does not get it, and gets it when the first one goes.
+// What a claim grew by is promised, on an empty disk, too: another one does not get it, and gets it
+// when the first one goes.
 func TestExpandReserves(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run() // has 73 MiB for volumes
@@ -183,7 +184,8 @@ func TestExpandClassForbids(t *testing.T) {
 	}
 }
 
-// What was requested while the pool is closed, or no daemon runs, is done when the pool is open again, and says why it waits.
+// What was requested while the pool is closed, or no daemon runs, is done when the pool is open
+// again, and says why it waits.
 func TestExpandWaits(t *testing.T) {
 	w := newEnvironment(t)
 	h, pv := w.expandable()
@@ -201,7 +203,8 @@ func TestExpandWaits(t *testing.T) {
 	h.growsWhileOff("30Mi")
 }
 
-// A claim that names its node by an old name is expanded by the node that has its volume, also if it grew while no daemon ran.
+// A claim that names its node by an old name is expanded by the node that has its volume, also if
+// it grew while no daemon ran.
 func TestExpandOnARenamedNode(t *testing.T) {
 	w := newEnvironment(t)
 	h, _ := w.expandable()
@@ -212,8 +215,8 @@ func TestExpandOnARenamedNode(t *testing.T) {
 	h.growsWhileOff("30Mi")
 }
 
-// A record that says less than its volume, as a daemon leaves it that was paused in the middle of an expansion and wrote after
-// the next one, gets the volume's size again.
+// A record that says less than its volume, as a daemon leaves it that was paused in the middle of
+// an expansion and wrote after the next one, gets the volume's size again.
 func TestExpandRecordSmaller(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -231,7 +234,8 @@ func TestExpandRecordSmaller(t *testing.T) {
 	w.Eventually("the record has the volume's size", func() bool { return h.recorded(pv.Name) == 10<<20 })
 }
 
-// kubelet may write the size in the claim's status by itself, for a local volume. Whoever is first, all is well.
+// kubelet may write the size in the claim's status by itself, for a local volume. Whoever is first,
+// all is well.
 func TestExpandBesideKubelet(t *testing.T) {
 	w := newEnvironment(t)
 	w.newHost("a", `source = "local"`).run()
@@ -250,7 +254,8 @@ func TestExpandBesideKubelet(t *testing.T) {
 	}
 }
 
-// In a shared pool the daemon that works there expands, and what it leaves half done the next one finishes.
+// In a shared pool the daemon that works there expands, and what it leaves half done the next one
+// finishes.
 func TestExpandShared(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.threeNodes()

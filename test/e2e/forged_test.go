@@ -13,8 +13,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// One write to the lease of a shared pool, by a client that may write leases, costs seconds: a daemon that has the
-// storage works again, the lease is what it should be, and a Node's event tells what was wrong.
+// One write to the lease of a shared pool, by a client that may write leases, costs seconds: a
+// daemon that has the storage works again, the lease is what it should be, and a Node's event tells
+// what was wrong.
 func TestSharedForgedLease(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
@@ -54,7 +55,8 @@ func TestSharedForgedLease(t *testing.T) {
 	w.toldNode(nodes, "its marker is meanwhile")
 }
 
-// The marker of another storage, in a lease without a holder, does not give the pool to the node that has it.
+// The marker of another storage, in a lease without a holder, does not give the pool to the node
+// that has it.
 func TestSharedForgedForAnother(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})

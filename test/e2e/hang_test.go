@@ -58,8 +58,8 @@ func TestHungPool(t *testing.T) {
 	other.wantTree(pool.Of(two.Name, "pvc-"+string(waiting.UID))...)
 }
 
-// Every way in which the storage can be the wrong one closes the gate with its own reason, and mending
-// it opens the gate without any help.
+// Every way in which the storage can be the wrong one closes the gate with its own reason, and
+// mending it opens the gate without any help.
 func TestWrongStorage(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()

@@ -35,8 +35,8 @@ func (h *host) stop() {
 	h.w.Must(err)
 }
 
-// wantClosed waits until the daemon says why the pool is closed, and compares what check, status, the Node's
-// event and the log say.
+// wantClosed waits until the daemon says why the pool is closed, and compares what check, status,
+// the Node's event and the log say.
 func (h *host) wantClosed(reason, says string) {
 	h.w.Helper()
 	h.w.Must(h.WaitStatus(h.w.Soon(), says))
@@ -94,9 +94,9 @@ func (h *host) emptyAndFull() []string {
 	return []string{empty, full}
 }
 
-// A daemon under another node's name does nothing to the volumes of its pool, says why it does not, and goes
-// on when the name is right again: with a marker that names the node, and with one of an earlier version,
-// where the records do.
+// A daemon under another node's name does nothing to the volumes of its pool, says why it does not,
+// and goes on when the name is right again: with a marker that names the node, and with one of an
+// earlier version, where the records do.
 func TestOtherNodeName(t *testing.T) {
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestOtherNodeName(t *testing.T) {
 	}
 }
 
-// A name that no Node has, such as localhost before the host has its own, is no reason to touch anything:
-// the pool opens when the Node joins.
+// A name that no Node has, such as localhost before the host has its own, is no reason to touch
+// anything: the pool opens when the Node joins.
 func TestNodeThatDoesNotExist(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.bareHost(hosttest.Mkfs(w, "ext4", 96), "late")
@@ -158,8 +158,9 @@ func TestNodeThatDoesNotExist(t *testing.T) {
 	h.wantTree(pool.Of(volumes[0])...)
 }
 
-// A disk that moved to another node, or a node that was renamed, on purpose: the pool is the new node's by one
-// word, nothing of its volumes changes, and with their label they are the new node's, too.
+// A disk that moved to another node, or a node that was renamed, on purpose: the pool is the new
+// node's by one word, nothing of its volumes changes, and with their label they are the new node's,
+// too.
 func TestFromNode(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -195,8 +196,8 @@ func TestFromNode(t *testing.T) {
 	h.wantTree(pool.Of(volumes[0], volumes[2])...)
 }
 
-// Two daemons have the same filesystem mounted, which does not look like one of the network, and scope shared
-// was forgotten: the second finds that it is the first one's, at prepare or later.
+// Two daemons have the same filesystem mounted, which does not look like one of the network, and
+// scope shared was forgotten: the second finds that it is the first one's, at prepare or later.
 func TestSharedForgotten(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b"})
@@ -217,8 +218,8 @@ func TestSharedForgotten(t *testing.T) {
 	a.wantTree(pool.Of(append(volumes, w.Bound("more").Name)...)...)
 }
 
-// A cluster that is not the pool's: nothing is done, by the marker, and by what the cluster does not know
-// where the marker is of an earlier version; until the operator says that it is meant.
+// A cluster that is not the pool's: nothing is done, by the marker, and by what the cluster does
+// not know where the marker is of an earlier version; until the operator says that it is meant.
 func TestOtherCluster(t *testing.T) {
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
@@ -258,8 +259,8 @@ func TestOtherCluster(t *testing.T) {
 	}
 }
 
-// The API server of another cluster responds for a while under the address of the pool's own: nothing is done, and the
-// pool opens without a restart when its own cluster is back.
+// The API server of another cluster responds for a while under the address of the pool's own:
+// nothing is done, and the pool opens without a restart when its own cluster is back.
 func TestOtherClusterForAWhile(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
@@ -301,8 +302,8 @@ func (h *host) strange(volumes []string) {
 	}
 }
 
-// A pool of an earlier version, with volumes that the cluster knows, learns whose it is without a word; one
-// whose daemon may not know the cluster works as before, and says so once.
+// A pool of an earlier version, with volumes that the cluster knows, learns whose it is without a
+// word; one whose daemon may not know the cluster works as before, and says so once.
 func TestOwnerIsLearnt(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -397,8 +398,8 @@ func (w *environment) oldRights(h *host) {
 	w.Must(h.Configure(strings.Join(lines, "")))
 }
 
-// A filesystem of the network is refused by its type: by prepare, check and the daemon, until scope says that
-// other nodes have it, or exclusive that none does.
+// A filesystem of the network is refused by its type: by prepare, check and the daemon, until scope
+// says that other nodes have it, or exclusive that none does.
 func TestNetworkFilesystem(t *testing.T) {
 	w := newEnvironment(t)
 	mount := hosttestDir(t, "net")

@@ -41,8 +41,9 @@ func (w *environment) inlinePage(t *testing.T) (*corev1.CSIVolumeSource, string)
 	return nil, ""
 }
 
-// The inline volume of docs/csi.md: it is made when its pod starts and gone when that has ended, also if the daemon was away
-// at the end, or the node service and all with it. What a pod has stays.
+// The inline volume of docs/csi.md: it is made when its pod starts and gone when that has ended,
+// also if the daemon was away at the end, or the node service and all with it. What a pod has
+// stays.
 func TestInlineVolume(t *testing.T) {
 	w := newEnvironment(t)
 	source, key := w.inlinePage(t)
@@ -77,7 +78,8 @@ func TestInlineVolume(t *testing.T) {
 	h.wantTree()
 }
 
-// A pod that asks for its volume while the daemon is away waits until that is back and has looked at its pools, and is not refused.
+// A pod that asks for its volume while the daemon is away waits until that is back and has looked
+// at its pools, and is not refused.
 func TestInlineVolumeWaits(t *testing.T) {
 	w := newEnvironment(t)
 	root := w.kubeletRoot()

@@ -54,8 +54,8 @@ func (h *host) reads(s *csinode.Service, pod string, pv *corev1.PersistentVolume
 	}
 }
 
-// A volume of kubevirt's CSI driver with its own object, which a pod uses all the time: adopted as it is, published for
-// another pod, removed with its claim by the daemon; and given back.
+// A volume of kubevirt's CSI driver with its own object, which a pod uses all the time: adopted as
+// it is, published for another pod, removed with its claim by the daemon; and given back.
 func TestInPlaceOfKubevirt(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()
@@ -97,8 +97,8 @@ func TestInPlaceOfKubevirt(t *testing.T) {
 	}
 }
 
-// A volume that was made meanwhile for a class of kubevirt's is of this daemon's own driver, and stays when the others are given
-// back: pods get it, also once the alias is gone.
+// A volume that was made meanwhile for a class of kubevirt's is of this daemon's own driver, and
+// stays when the others are given back: pods get it, also once the alias is gone.
 func TestOwnVolumeStays(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()

@@ -38,8 +38,8 @@ func (w *environment) force(name string) {
 	w.Must(w.WaitVolumeGone(w.Soon(), name))
 }
 
-// cutShort makes a volume whose claim is deleted while the daemon is dead, which died when it had moved the
-// directory to the trash, or to the archive with or without the record.
+// cutShort makes a volume whose claim is deleted while the daemon is dead, which died when it had
+// moved the directory to the trash, or to the archive with or without the record.
 func (h *host) cutShort(pv *corev1.PersistentVolume, into string, record bool) {
 	h.w.Helper()
 	h.w.Must(os.Rename(filepath.Join(h.mount, pv.Name), filepath.Join(h.ours(into), pv.Name)))
@@ -55,9 +55,10 @@ func (h *host) wantData(path, want string) {
 	}
 }
 
-// The daemon died between the move out of the pool and the object's removal, and before it comes again an
-// administrator decides otherwise. Whatever he does, no byte is lost: what has an object is put back, and what
-// has none any more is kept where it is, and told. Then it can be used again, or removed, as the documents say.
+// The daemon died between the move out of the pool and the object's removal, and before it comes
+// again an administrator decides otherwise. Whatever he does, no byte is lost: what has an object
+// is put back, and what has none any more is kept where it is, and told. Then it can be used again,
+// or removed, as the documents say.
 func TestDecidedOtherwise(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -160,9 +161,9 @@ func line(text, name string) string {
 	return ""
 }
 
-// The API server was restored to a day before these volumes were archived, and has them Bound: what is whole in
-// the archive is put back, with its record or without, and no event says that a claim should be deleted. When the claims
-// are deleted once more, all is archived again.
+// The API server was restored to a day before these volumes were archived, and has them Bound: what
+// is whole in the archive is put back, with its record or without, and no event says that a claim
+// should be deleted. When the claims are deleted once more, all is archived again.
 func TestArchivedComesBack(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a", `on_delete = "archive"`).run()
@@ -218,8 +219,8 @@ func TestArchivedByAnOlderVersion(t *testing.T) {
 	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json", "ours/archive/"+half.Name, "ours/archive/"+half.Name+".json")
 }
 
-// A volume was made and not published, and then the pattern of directories is another one: the claim gets the directory
-// that was made for it.
+// A volume was made and not published, and then the pattern of directories is another one: the
+// claim gets the directory that was made for it.
 func TestDirectoryOfAnotherPattern(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")

@@ -21,8 +21,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// door is a proxy before the API server that does something when a daemon reads a lease, before the read is
-// passed on, or serves other requests by itself.
+// door is a proxy before the API server that does something when a daemon reads a lease, before the
+// read is passed on, or serves other requests by itself.
 type door struct {
 	proxy http.Handler
 	serve atomic.Value // func(http.ResponseWriter, *http.Request) (done bool)
@@ -96,9 +96,9 @@ func (w *environment) handOver(holder string) {
 	}
 }
 
-// The lease goes to another daemon while the holder removes a volume: before it moves the directory away,
-// and after that. It asks the API each time and leaves everything as it is: what is in the trash can be put
-// back as long as its object is there. With the lease again it goes on.
+// The lease goes to another daemon while the holder removes a volume: before it moves the directory
+// away, and after that. It asks the API each time and leaves everything as it is: what is in the
+// trash can be put back as long as its object is there. With the lease again it goes on.
 func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 	w := newEnvironment(t)
 	n := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})[0]
@@ -148,11 +148,13 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 	}
 }
 
-// A daemon decides to make a claim's volume and is paused. Another one takes the lease, makes the volume, and removes it when
-// the claim is gone. In the middle of that the first one wakes and goes on: it takes nothing out of the trash.
+// A daemon decides to make a claim's volume and is paused. Another one takes the lease, makes the
+// volume, and removes it when the claim is gone. In the middle of that the first one wakes and goes
+// on: it takes nothing out of the trash.
 func TestSharedPausedBeforeMaking(t *testing.T) {
 	t.Parallel()
-	// Alone: for a claim of another test the daemon may count the nodes, too, and it does that once a minute.
+	// Alone: for a claim of another test the daemon may count the nodes, too, and it does that once
+	// a minute.
 	w := &environment{fixture.New(t, fixture.OwnPlane(t), "e2e-")}
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
 	late, other := nodes[0], nodes[1]

@@ -65,7 +65,8 @@ func recipes(t *testing.T) []recipe {
 	return all
 }
 
-// samples are what a system's own documents have an operator apply, below testdata/migration: see the README there.
+// samples are what a system's own documents have an operator apply, below testdata/migration: see
+// the README there.
 type samples struct {
 	peer, dir string   // who wrote its volumes, and the directory
 	install   []string // the program, its class
@@ -88,8 +89,8 @@ var samplesOf = map[string]samples{
 
 var tomlKey = func(key string) *regexp.Regexp { return regexp.MustCompile(`(?m)^` + key + ` = "(.*)"$`) }
 
-// place is where a recipe is played: the only node of a cluster, called as in kubevirt's example, with the sample
-// files in the working directory.
+// place is where a recipe is played: the only node of a cluster, called as in kubevirt's example,
+// with the sample files in the working directory.
 type place struct {
 	*host
 	recipe
@@ -98,7 +99,8 @@ type place struct {
 	kubeconfig string // the administrator's, in a namespace of the recipe's own
 }
 
-// site is a host as the recipe's section has it: its configuration, with paths that this machine has.
+// site is a host as the recipe's section has it: its configuration, with paths that this machine
+// has.
 func (r recipe) site(w *environment, node string) *place {
 	w.Helper()
 	theirs := tomlKey("path").FindStringSubmatch(r.toml)[1]
@@ -272,9 +274,10 @@ func (p *place) asUpstream() *storagev1.StorageClass {
 	return theirs
 }
 
-// Every recipe as it stands in the documentation, with upstream's own objects: the old program's Deployment and
-// class are there, and volumes as it leaves them; the section's configuration and commands; upstream's example claim
-// and pod; and the way back. One node, so that ReadWriteMany is as good as anything.
+// Every recipe as it stands in the documentation, with upstream's own objects: the old program's
+// Deployment and class are there, and volumes as it leaves them; the section's configuration and
+// commands; upstream's example claim and pod; and the way back. One node, so that ReadWriteMany is
+// as good as anything.
 func TestMigrationRecipes(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -329,7 +332,8 @@ func (w *environment) migrates(r recipe) {
 	same(one)
 }
 
-// works plays the example claim and pod of the system's documents. kept is what the pool has beside.
+// works plays the example claim and pod of the system's documents. kept is what the pool has
+// beside.
 func (p *place) works(old peer, class *storagev1.StorageClass, kept ...string) {
 	w := p.w
 	w.Helper()

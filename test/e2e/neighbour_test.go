@@ -12,8 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// twin is a second daemon for the same node and the same pool, as an administrator starts it by mistake: with
-// a state and a runtime directory of its own, and with the pool under another path.
+// twin is a second daemon for the same node and the same pool, as an administrator starts it by
+// mistake: with a state and a runtime directory of its own, and with the pool under another path.
 func (h *host) twin(config string) *host {
 	h.w.Helper()
 	t := &host{w: h.w, node: h.node, image: h.image, mount: h.mount}
@@ -28,9 +28,9 @@ func (h *host) twin(config string) *host {
 	return t
 }
 
-// The state directory's lock does not know a second daemon that has another one; the pool's does. Its
-// pool is closed and the message names the first, which is not disturbed; when the first one ends,
-// however it ends, the second one's pool opens by itself.
+// The state directory's lock does not know a second daemon that has another one; the pool's does.
+// Its pool is closed and the message names the first, which is not disturbed; when the first one
+// ends, however it ends, the second one's pool opens by itself.
 func TestSecondDaemonOnThePool(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()

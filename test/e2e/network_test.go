@@ -32,8 +32,8 @@ func onFUSE(t *testing.T, quotas bool) (mount string, fs *hungfs.FS) {
 	return mount, fs
 }
 
-// Volumes are made, handed over and removed where the filesystem can do little, and what it refuses is
-// said on the claim in words that name the cause.
+// Volumes are made, handed over and removed where the filesystem can do little, and what it refuses
+// is said on the claim in words that name the cause.
 func TestSharedOnNetworkFilesystem(t *testing.T) {
 	w := newEnvironment(t)
 	mount, fs := onFUSE(t, false)
@@ -101,7 +101,8 @@ func TestSharedQuota(t *testing.T) {
 	quotas(map[string]string{"limited": "7340032", "free": ""})
 }
 
-// The directory under the mount is not immutable on one node: that node does not work, another does.
+// The directory under the mount is not immutable on one node: that node does not work, another
+// does.
 func TestSharedNotImmutable(t *testing.T) {
 	w := newEnvironment(t)
 	mount := hosttestDir(t, "net")

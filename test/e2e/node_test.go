@@ -14,14 +14,15 @@ import (
 )
 
 // node is a host with a mount namespace of its own, so that what is mounted or not on one node says
-// nothing about the others. All nodes of a test have the same filesystem mounted at the same path, as
-// they would one on the network; the test itself sees it there, too.
+// nothing about the others. All nodes of a test have the same filesystem mounted at the same path,
+// as they would one on the network; the test itself sees it there, too.
 type node struct {
 	*host
 	namespace *hosttest.Namespace
 }
 
-// newNodes makes nodes that share the filesystem that is mounted at mount. Extra is TOML for the pool.
+// newNodes makes nodes that share the filesystem that is mounted at mount. Extra is TOML for the
+// pool.
 func (w *environment) newNodes(mount string, names []string, extra ...string) []*node {
 	w.Helper()
 	var all []*node
@@ -39,7 +40,8 @@ func (w *environment) newNodes(mount string, names []string, extra ...string) []
 	return all
 }
 
-// newNamespace is what is mounted now, with its own /run/hostpath-provisioner, as another machine has.
+// newNamespace is what is mounted now, with its own /run/hostpath-provisioner, as another machine
+// has.
 func newNamespace(t *testing.T) *hosttest.Namespace {
 	t.Helper()
 	return hosttest.NewNamespace(t, "mount -t tmpfs node /run/hostpath-provisioner")
@@ -51,7 +53,8 @@ func (n *node) do(args ...string) {
 	n.namespace.Run(args...)
 }
 
-// unmount takes the pool's storage away from this node, as soon as no daemon looks into it, and remount brings it back.
+// unmount takes the pool's storage away from this node, as soon as no daemon looks into it, and
+// remount brings it back.
 func (n *node) unmount() { n.w.Helper(); n.w.Unmounts(n.node, n.namespace, n.mount) }
 
 func (n *node) remount() {

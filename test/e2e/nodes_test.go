@@ -18,8 +18,8 @@ import (
 
 const selectedNode = "volume.kubernetes.io/selected-node"
 
-// Two daemons, Immediate claims that name no node: each gets one volume, more of them on the node with more room,
-// and none on the one without any.
+// Two daemons, Immediate claims that name no node: each gets one volume, more of them on the node
+// with more room, and none on the one without any.
 func TestImmediateGoesToTheRoomierNode(t *testing.T) {
 	w := newEnvironment(t)
 	small, large := w.newHost("small"), w.newHost("large")
@@ -39,7 +39,8 @@ func TestImmediateGoesToTheRoomierNode(t *testing.T) {
 	small.wantTree("ballast")
 }
 
-// kubevirt.io/provisionOnNode works without a pod in both binding modes, and only the named node acts.
+// kubevirt.io/provisionOnNode works without a pod in both binding modes, and only the named node
+// acts.
 func TestProvisionOnNode(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
@@ -78,7 +79,8 @@ func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 	}
 }
 
-// A node that the cluster does not know yet: the claim is told so, and goes through when it appears.
+// A node that the cluster does not know yet: the claim is told so, and goes through when it
+// appears.
 func TestUnknownNodeWaits(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.bareHost(hosttest.Mkfs(t, "ext4", 96), "a").run()
@@ -107,8 +109,8 @@ func TestRestartChangesNothing(t *testing.T) {
 	}
 }
 
-// A pod with a claim that names its node and one that waits for the pod is warned; one whose claims all
-// wait is not.
+// A pod with a claim that names its node and one that waits for the pod is warned; one whose claims
+// all wait is not.
 func TestMixedBinding(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()

@@ -13,8 +13,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// A host that has another one's name works in no pool, though its disk is new and its credential is good: what the Node's kubelet
-// reports is not this host. After a boot that is so until kubelet has started.
+// A host that has another one's name works in no pool, though its disk is new and its credential is
+// good: what the Node's kubelet reports is not this host. After a boot that is so until kubelet has
+// started.
 func TestNodeOfOtherHost(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")

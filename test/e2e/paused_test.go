@@ -17,8 +17,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
-// A snapshot is made of a volume whose pod stands still for the last of it, and goes on. Without the node service there is none, nor while
-// a process writes that is in no such pod, and it is said why.
+// A snapshot is made of a volume whose pod stands still for the last of it, and goes on. Without
+// the node service there is none, nor while a process writes that is in no such pod, and it is said
+// why.
 func TestPausedSnapshot(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -58,8 +59,8 @@ func TestPausedSnapshot(t *testing.T) {
 	s.remove("snap", content)
 }
 
-// refusedFor asks for snapshots until one is refused with these words: a writer that gets no processor within a pause, which lasts
-// some milliseconds, is no reason to refuse.
+// refusedFor asks for snapshots until one is refused with these words: a writer that gets no
+// processor within a pause, which lasts some milliseconds, is no reason to refuse.
 func (s *snapshots) refusedFor(pv *corev1.PersistentVolume, words string) {
 	s.Helper()
 	said := func(content string) bool {

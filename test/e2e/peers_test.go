@@ -104,8 +104,8 @@ func allPeers() []string {
 	return names
 }
 
-// made is a bound claim with a volume as the peer leaves it, and a file in it. The class waits for a
-// consumer that never comes, so that no daemon takes the claim for its own.
+// made is a bound claim with a volume as the peer leaves it, and a file in it. The class waits for
+// a consumer that never comes, so that no daemon takes the claim for its own.
 func (p peer) made(h *host, name string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	w := h.w
 	w.Helper()

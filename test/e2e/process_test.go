@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// A bad file leaves the old configuration in force and says so; a good one takes effect, and a claim
-// that waited for the new pool goes through.
+// A bad file leaves the old configuration in force and says so; a good one takes effect, and a
+// claim that waited for the new pool goes through.
 func TestReload(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -54,8 +54,8 @@ func TestReload(t *testing.T) {
 	h.refusesFarPool(string(good))
 }
 
-// refusesFarPool reloads with a pool outside of what the daemon confined itself to: it goes on with what it
-// has, and says what helps.
+// refusesFarPool reloads with a pool outside of what the daemon confined itself to: it goes on with
+// what it has, and says what helps.
 func (h *host) refusesFarPool(good string) {
 	far := hosttestDir(h.w.T, "far")
 	h.w.Must(h.Configure(fmt.Sprintf("%s\n[pool.far]\npath = %q\nrequire_mount = false\n", good, far)))
@@ -66,8 +66,8 @@ func (h *host) refusesFarPool(good string) {
 	}
 }
 
-// Killed again and again while claims come and go: in the end each claim that is left has one volume
-// and one directory, and nothing else is there.
+// Killed again and again while claims come and go: in the end each claim that is left has one
+// volume and one directory, and nothing else is there.
 func TestKilledUnderLoad(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -104,8 +104,9 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 	h.made("data", w.Class("c", immediate))
 }
 
-// What the daemon says of itself while it runs, in its three mouths. The manifests of an earlier version did not give it the right
-// to its CSIDriver: that is logged once, and is no reason for an alert.
+// What the daemon says of itself while it runs, in its three mouths. The manifests of an earlier
+// version did not give it the right to its CSIDriver: that is logged once, and is no reason for an
+// alert.
 func TestStatusAndMetrics(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
@@ -145,8 +146,9 @@ func TestStatusAndMetrics(t *testing.T) {
 	}
 }
 
-// The API server is away when the daemon starts, and again later: it is ready for systemd, waits, says so in
-// its status and its metrics, and goes on. This test has a control plane of its own to kill.
+// The API server is away when the daemon starts, and again later: it is ready for systemd, waits,
+// says so in its status and its metrics, and goes on. This test has a control plane of its own to
+// kill.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)

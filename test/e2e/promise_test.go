@@ -15,8 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// settled waits until each of these claims is bound or was told that there is not enough space, and returns the bound ones
-// and a message.
+// settled waits until each of these claims is bound or was told that there is not enough space, and
+// returns the bound ones and a message.
 func (w *environment) settled(class, size string, names ...string) (bound []string, told string) {
 	w.Helper()
 	var all []*corev1.PersistentVolumeClaim
@@ -49,8 +49,9 @@ func (h *host) promised() uint64 {
 	return s.Pools[0].Promised
 }
 
-// Of ten claims of 100 GiB on an empty disk of 500 GiB four fit: 5 % is root's, and as much is the reserve. The others are
-// told what is free, promised and asked. A restart changes nothing, and a volume that goes makes room for one that waits.
+// Of ten claims of 100 GiB on an empty disk of 500 GiB four fit: 5 % is root's, and as much is the
+// reserve. The others are told what is free, promised and asked. A restart changes nothing, and a
+// volume that goes makes room for one that waits.
 func TestTenClaimsDoNotFit(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 500<<10, "-E", "lazy_itable_init=1", "-J", "size=8"), "a").run()
@@ -80,8 +81,8 @@ func TestTenClaimsDoNotFit(t *testing.T) {
 	})
 }
 
-// A pool that was promised more than it has goes on with its volumes, and takes no new one; and so does a pool beside it
-// on the same filesystem.
+// A pool that was promised more than it has goes on with its volumes, and takes no new one; and so
+// does a pool beside it on the same filesystem.
 func TestOvercommittedPoolGoesOn(t *testing.T) {
 	w := newEnvironment(t)
 	image := hosttest.Mkfs(t, "ext4", 96)
@@ -123,8 +124,8 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	w.Bound("beside")
 }
 
-// Two claims of one pod fit alone and not together: one is provisioned, and the other is refused and given back to the
-// scheduler.
+// Two claims of one pod fit alone and not together: one is provisioned, and the other is refused
+// and given back to the scheduler.
 func TestTwoClaimsOfAPod(t *testing.T) {
 	w := newEnvironment(t)
 	a := w.newHost("a").run()

@@ -12,10 +12,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// The API server was restored to a day before these volumes were deleted, and has them and their claims
-// Bound. The directory that a killed daemon left whole in the trash is put back; of one whose files were
-// going already, or that is gone, claim and volume say so, and nothing more of it goes. When the claims
-// are deleted once more, all go.
+// The API server was restored to a day before these volumes were deleted, and has them and their
+// claims Bound. The directory that a killed daemon left whole in the trash is put back; of one
+// whose files were going already, or that is gone, claim and volume say so, and nothing more of it
+// goes. When the claims are deleted once more, all go.
 func TestComesBack(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()

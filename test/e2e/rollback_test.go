@@ -86,13 +86,14 @@ func (w *environment) workers(nodes []*node) {
 	})
 }
 
-// etcd is restored to a moment when another node held the lease of a shared pool. One node works in the pool again,
-// all nodes say which, and the data of bound volumes is what it was. Restored once more while the daemons
-// are stopped, and overtaken by new writes before they go on, the server has claims at versions that they take for known
-// ones: those get their volumes, too.
+// etcd is restored to a moment when another node held the lease of a shared pool. One node works in
+// the pool again, all nodes say which, and the data of bound volumes is what it was. Restored once
+// more while the daemons are stopped, and overtaken by new writes before they go on, the server has
+// claims at versions that they take for known ones: those get their volumes, too.
 //
-// A holder warns of a lease that was taken from it only while it counts on that lease, for leadership.Trust after a
-// renewal, and a control plane may take longer to start. The warning is in TestLeaseOfARestoredServer (daemon/leadership).
+// A holder warns of a lease that was taken from it only while it counts on that lease, for
+// leadership.Trust after a renewal, and a control plane may take longer to start. The warning is in
+// TestLeaseOfARestoredServer (daemon/leadership).
 func TestSharedRestored(t *testing.T) {
 	w := ownEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})

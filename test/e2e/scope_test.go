@@ -24,8 +24,9 @@ func (h *host) scoped(was, now string, running bool) {
 	}
 }
 
-// With another scope no daemon would watch the volumes of a pool that was shared, or had a directory on each node:
-// the pool is closed and says so, and all goes on when the scope is set back.
+// With another scope no daemon would watch the volumes of a pool that was shared, or had a
+// directory on each node: the pool is closed and says so, and all goes on when the scope is set
+// back.
 func TestScopeLeft(t *testing.T) {
 	for _, c := range []struct{ was, now string }{{"shared", "node"}, {"every-node", "node"}, {"every-node", "shared"}, {"shared", "every-node"}} {
 		t.Run(c.was+" to "+c.now, func(t *testing.T) {
@@ -72,8 +73,8 @@ func TestScopeLeft(t *testing.T) {
 	}
 }
 
-// A volume that bears a node's name is removed whatever scope its pool got: by its node's daemon, and in a shared
-// pool by the one that holds the lease.
+// A volume that bears a node's name is removed whatever scope its pool got: by its node's daemon,
+// and in a shared pool by the one that holds the lease.
 func TestScopeOfOneNodeChanged(t *testing.T) {
 	t.Run("every-node", func(t *testing.T) {
 		w := newEnvironment(t)
@@ -118,8 +119,9 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 	})
 }
 
-// A pool that one node has alone is shared once that node's daemon knows it, or an operator says that it does not come back; and a
-// shared one is a node's alone once an operator says so, and not by the configuration.
+// A pool that one node has alone is shared once that node's daemon knows it, or an operator says
+// that it does not come back; and a shared one is a node's alone once an operator says so, and not
+// by the configuration.
 func TestScopeByTheMarker(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), []string{"a", "b"})

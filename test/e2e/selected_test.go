@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// newEnvironmentUnbound has a control plane of its own, whose kube-controller-manager binds no claim and asks no
-// provisioner: what happens to a claim follows from its node alone.
+// newEnvironmentUnbound has a control plane of its own, whose kube-controller-manager binds no
+// claim and asks no provisioner: what happens to a claim follows from its node alone.
 func newEnvironmentUnbound(t *testing.T) *environment {
 	t.Helper()
 	plane := fixture.OwnPlane(t, "--kcm-flag=--controllers=*,-persistentvolume-binder-controller")
@@ -52,7 +52,8 @@ func (w *environment) replaceClass(name, provisioner string) {
 	w.Must(err)
 }
 
-// Where the daemon was told not to act on selected-node, nothing is made before kube-controller-manager asks.
+// Where the daemon was told not to act on selected-node, nothing is made before
+// kube-controller-manager asks.
 func TestNothingBeforeItIsAskedFor(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").configureFirst("act_on_selected_node = false").run()
@@ -71,9 +72,10 @@ func TestNothingBeforeItIsAskedFor(t *testing.T) {
 	w.made(waits)
 }
 
-// A pod's claim has its volume without kube-controller-manager's having asked for it, and nothing else has: no claim whose
-// class binds at once or is another provisioner's, and none that names another provisioner, a volume, or what the volume is
-// to have in it, whoever wrote the node on it. They get theirs, or a refusal, when they are asked for.
+// A pod's claim has its volume without kube-controller-manager's having asked for it, and nothing
+// else has: no claim whose class binds at once or is another provisioner's, and none that names
+// another provisioner, a volume, or what the volume is to have in it, whoever wrote the node on it.
+// They get theirs, or a refusal, when they are asked for.
 func TestSelectedNode(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").run()
@@ -129,7 +131,8 @@ func TestSelectedNode(t *testing.T) {
 	t.Logf("class %s came after its claim", late)
 }
 
-// onlyVolumes wants these volumes and no others, in the cluster and, but for those of no provisioner, in the pool.
+// onlyVolumes wants these volumes and no others, in the cluster and, but for those of no
+// provisioner, in the pool.
 func (w *environment) onlyVolumes(h *host, want []string, byHand ...string) {
 	w.Helper()
 	all, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{})
@@ -156,8 +159,8 @@ func (w *environment) get(claim string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// The scheduler chooses one node and then the other while both work: each claim has one volume, and no node keeps a
-// directory of another one.
+// The scheduler chooses one node and then the other while both work: each claim has one volume, and
+// no node keeps a directory of another one.
 func TestSelectedNodeChanges(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
@@ -181,9 +184,9 @@ func TestSelectedNodeChanges(t *testing.T) {
 	b.wantTree(trees[b.node]...)
 }
 
-// A claim is bound to another volume while its own is made: the volume goes with its directory, which no pod ever had, and
-// the claim stays as it is. If there is data in it all the same, nothing is removed. What kube-controller-manager does
-// is done by hand here.
+// A claim is bound to another volume while its own is made: the volume goes with its directory,
+// which no pod ever had, and the claim stays as it is. If there is data in it all the same, nothing
+// is removed. What kube-controller-manager does is done by hand here.
 func TestClaimBoundElsewhere(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").run()
@@ -202,7 +205,8 @@ func TestClaimBoundElsewhere(t *testing.T) {
 	}
 }
 
-// boundElsewhere makes a claim and waits for its volume, and then has the claim bound to another one, and this one Released.
+// boundElsewhere makes a claim and waits for its volume, and then has the claim bound to another
+// one, and this one Released.
 func (w *environment) boundElsewhere(h *host, name, class string, before func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	w.Helper()
 	pv := w.made(w.claim(name, class, "1Mi", annotate(selectedNode, h.node)))
@@ -217,8 +221,9 @@ func (w *environment) boundElsewhere(h *host, name, class string, before func(*c
 	return pv
 }
 
-// The same by kube-controller-manager itself, which finds volumes that an administrator made for the claims by name: each
-// claim has one volume, and of the daemon's only those are left that a claim has.
+// The same by kube-controller-manager itself, which finds volumes that an administrator made for
+// the claims by name: each claim has one volume, and of the daemon's only those are left that a
+// claim has.
 func TestPreBound(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -253,8 +258,9 @@ func TestPreBound(t *testing.T) {
 	})
 }
 
-// A volume is kept for a claim of a StatefulSet, on another node than the scheduler chose before kube-controller-manager bound
-// the two: there is no second volume, which the claim could get in place of the one with its data.
+// A volume is kept for a claim of a StatefulSet, on another node than the scheduler chose before
+// kube-controller-manager bound the two: there is no second volume, which the claim could get in
+// place of the one with its data.
 func TestVolumeKeptForAClaim(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").run()

@@ -55,8 +55,8 @@ func anyNode(*node) bool { return true }
 
 func but(out *node) func(*node) bool { return func(n *node) bool { return n != out } }
 
-// A volume of a shared pool is every node's: no affinity, any access mode, made and removed by the daemon that
-// holds the lease, whichever node the claim was given to.
+// A volume of a shared pool is every node's: no affinity, any access mode, made and removed by the
+// daemon that holds the lease, whichever node the claim was given to.
 func TestShared(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.threeNodes()
@@ -164,8 +164,9 @@ func TestSharedLeaderRestarts(t *testing.T) {
 	t.Logf("start to Bound on the node that held the lease: %s", time.Since(began).Round(time.Millisecond))
 }
 
-// The leader is paused in the middle of its work, another one takes over, and then it wakes. In the end
-// each claim that is left has one volume with what was written to it, and nothing else is there.
+// The leader is paused in the middle of its work, another one takes over, and then it wakes. In the
+// end each claim that is left has one volume with what was written to it, and nothing else is
+// there.
 func TestSharedPausedLeader(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.threeNodes()
@@ -218,7 +219,8 @@ func (w *environment) burst(round int, class string, n int) []string {
 	return names
 }
 
-// No node has the storage: one of them says so, and once. The first that has it again does the work.
+// No node has the storage: one of them says so, and once. The first that has it again does the
+// work.
 func TestSharedAllClosed(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.threeNodes()
@@ -247,7 +249,8 @@ func TestSharedAllClosed(t *testing.T) {
 	nodes[2].wantTree(pool.Of(pv.Name)...)
 }
 
-// Another filesystem is mounted on one node: it is fine in itself, and not the one the others work in.
+// Another filesystem is mounted on one node: it is fine in itself, and not the one the others work
+// in.
 func TestSharedOtherStorage(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
@@ -263,8 +266,8 @@ func TestSharedOtherStorage(t *testing.T) {
 	wrong.do("sh", "-c", "! ls "+wrong.mount+" | grep pvc-")
 }
 
-// runOnOtherStorage mounts another filesystem in the pool's place, prepares it, and runs the daemon, which tells that it is
-// not the other nodes'.
+// runOnOtherStorage mounts another filesystem in the pool's place, prepares it, and runs the
+// daemon, which tells that it is not the other nodes'.
 func (n *node) runOnOtherStorage() {
 	n.w.Helper()
 	n.unmount()

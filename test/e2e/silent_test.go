@@ -13,8 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// unhurried is a context for what another node does half a minute after one that does nothing, and later where
-// the cluster has many nodes, as that of all tests together.
+// unhurried is a context for what another node does half a minute after one that does nothing, and
+// later where the cluster has many nodes, as that of all tests together.
 func (w *environment) unhurried() context.Context {
 	ctx, cancel := context.WithTimeout(w.Ctx, 3*time.Minute)
 	w.Cleanup(cancel)
@@ -30,9 +30,9 @@ func (w *environment) told(c *corev1.PersistentVolumeClaim, reason, message stri
 	}
 }
 
-// A node's daemon stands still after claims were given to it, and another node never was there. Immediate claims
-// get their volume elsewhere; of the others each gets a word, and the scheduler chooses again where it can. When
-// the daemon goes on nothing is made twice.
+// A node's daemon stands still after claims were given to it, and another node never was there.
+// Immediate claims get their volume elsewhere; of the others each gets a word, and the scheduler
+// chooses again where it can. When the daemon goes on nothing is made twice.
 func TestNodesThatDoNothing(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()

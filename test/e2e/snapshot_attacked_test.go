@@ -17,7 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// A content that people made for a handle that is no snapshot's touches nothing, is never ready, and can be deleted.
+// A content that people made for a handle that is no snapshot's touches nothing, is never ready,
+// and can be deleted.
 func TestImportOfOtherHandles(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
@@ -49,8 +50,8 @@ func TestImportOfOtherHandles(t *testing.T) {
 	h.wantTree(pool.Of(pv.Name)...)
 }
 
-// A source that is about to go, or whose node is away, is told on the claim. A claim that names its volume gets no other one, and
-// what waited for the node is made when that is back.
+// A source that is about to go, or whose node is away, is told on the claim. A claim that names its
+// volume gets no other one, and what waited for the node is made when that is back.
 func TestCopiesWait(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
@@ -83,8 +84,8 @@ func TestCopiesWait(t *testing.T) {
 	w.Must(err)
 }
 
-// While a node's pools make no snapshots its daemon removes none, and no other node lets their contents go; once a pool makes
-// them again they are removed.
+// While a node's pools make no snapshots its daemon removes none, and no other node lets their
+// contents go; once a pool makes them again they are removed.
 func TestSnapshotRemovedWhileOff(t *testing.T) {
 	w, h, pv, content, handle := snapshotOfTwoNodes(t)
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
@@ -105,7 +106,8 @@ func TestSnapshotRemovedWhileOff(t *testing.T) {
 	h.wantTree(pool.Of(pv.Name, later.Name)...)
 }
 
-// Of a volume of kubevirt's driver that was adopted as it is there are snapshots, under that driver's name, and claims from them.
+// Of a volume of kubevirt's driver that was adopted as it is there are snapshots, under that
+// driver's name, and claims from them.
 func TestSnapshotOfKubevirtsVolume(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
@@ -129,7 +131,8 @@ func TestSnapshotOfKubevirtsVolume(t *testing.T) {
 	w.Must(node.Unpublish(w.Soon(), "p", pv.Name))
 }
 
-// A content of which people say that it is ready while its copy is under way, or before, is made and said to be ready all the same.
+// A content of which people say that it is ready while its copy is under way, or before, is made
+// and said to be ready all the same.
 func TestSnapshotReadyByPeople(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
@@ -146,8 +149,8 @@ func TestSnapshotReadyByPeople(t *testing.T) {
 	h.wantClone(w.Bound("restored"))
 }
 
-// A snapshot that was asked for while its node was off is not taken of a volume that was given to another
-// namespace meanwhile.
+// A snapshot that was asked for while its node was off is not taken of a volume that was given to
+// another namespace meanwhile.
 func TestSnapshotOfGivenVolume(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()

@@ -13,8 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// A snapshot goes with its content also if people removed its directory, after it was kept and imported, and if the record of
-// its volume is damaged.
+// A snapshot goes with its content also if people removed its directory, after it was kept and
+// imported, and if the record of its volume is damaged.
 func TestSnapshotRemovedDamaged(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
@@ -63,8 +63,8 @@ func TestSnapshotOfTwoContents(t *testing.T) {
 	h.wantTree(pool.Of(origin.Name)...)
 }
 
-// A snapshot that cannot be removed because its record is damaged, and one that cannot be made because its pool is away, say so. What is
-// ready stays so meanwhile.
+// A snapshot that cannot be removed because its record is damaged, and one that cannot be made
+// because its pool is away, say so. What is ready stays so meanwhile.
 func TestSnapshotCannotBeLookedFor(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()

@@ -72,8 +72,8 @@ func restore(name string) func(*corev1.PersistentVolumeClaim) {
 	return func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = cluster.FromSnapshot(name) }
 }
 
-// A snapshot is made of a volume and outlives it, a claim is made from the snapshot and outlives that, where a consumer is
-// awaited, too.
+// A snapshot is made of a volume and outlives it, a claim is made from the snapshot and outlives
+// that, where a consumer is awaited, too.
 func TestSnapshot(t *testing.T) {
 	for _, c := range []struct {
 		fs, mode string
@@ -113,7 +113,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// refusal: why there is no snapshot is said in the content's status, and the content goes all the same.
+// refusal: why there is no snapshot is said in the content's status, and the content goes all the
+// same.
 func (s *snapshots) refusal(h *host, pv *corev1.PersistentVolume) {
 	s.Helper()
 	s.Must(s.api.Class(s.Ctx, s.Namespace+"-paused", map[string]any{"consistency": "paused"}))
@@ -126,8 +127,8 @@ func (s *snapshots) refusal(h *host, pv *corev1.PersistentVolume) {
 	h.wantTree(pool.Of(pv.Name)...)
 }
 
-// A daemon that is killed while it makes a snapshot leaves none that is said to be ready; the next one makes it whole. One that is
-// kept outlives its content, and is imported by its handle.
+// A daemon that is killed while it makes a snapshot leaves none that is said to be ready; the next
+// one makes it whole. One that is kept outlives its content, and is imported by its handle.
 func TestSnapshotKilled(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()

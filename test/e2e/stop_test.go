@@ -17,8 +17,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// The last response of a removal is lost, and the API responds to nothing about the volume before the daemon is told to
-// end: it finds out by then that the object went, and the next daemon has nothing to keep.
+// The last response of a removal is lost, and the API responds to nothing about the volume before
+// the daemon is told to end: it finds out by then that the object went, and the next daemon has
+// nothing to keep.
 func TestStoppedAfterALostResponse(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
@@ -56,9 +57,9 @@ func TestStoppedAfterALostResponse(t *testing.T) {
 	h.wantTree()
 }
 
-// The pool goes away between the daemon's request to delete an object and the response, and is back before the object is
-// gone, which another controller holds with a finalizer of its own. The files need not wait for that, as they do not where
-// the pool stays.
+// The pool goes away between the daemon's request to delete an object and the response, and is back
+// before the object is gone, which another controller holds with a finalizer of its own. The files
+// need not wait for that, as they do not where the pool stays.
 func TestUnmountedBeforeTheResponse(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")

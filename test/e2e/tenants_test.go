@@ -22,8 +22,9 @@ import (
 
 const classBeta = "volume.beta.kubernetes.io/storage-class"
 
-// A claim that names one class in the old annotation and another in the field is of the first to Kubernetes: a
-// quota that forbids it refuses the claim, and one that it allows gets a volume of that class, which is bound.
+// A claim that names one class in the old annotation and another in the field is of the first to
+// Kubernetes: a quota that forbids it refuses the claim, and one that it allows gets a volume of
+// that class, which is bound.
 func TestClassByAnnotation(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -81,8 +82,8 @@ func TestSizesBeyondNumbers(t *testing.T) {
 	}
 }
 
-// A VolumeAttributesClass cannot be on our volumes, so that the binder would never bind them: the API server
-// refuses it on any but CSI volumes.
+// A VolumeAttributesClass cannot be on our volumes, so that the binder would never bind them: the
+// API server refuses it on any but CSI volumes.
 func TestAttributesClass(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -101,7 +102,8 @@ func TestAttributesClass(t *testing.T) {
 	h.wantTree(pool.Of(pv.Name)...)
 }
 
-// What a tenant writes into an annotation reaches log and events on one line and no longer than a name.
+// What a tenant writes into an annotation reaches log and events on one line and no longer than a
+// name.
 func TestLongWords(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -121,7 +123,8 @@ func TestLongWords(t *testing.T) {
 	}
 }
 
-// The free space of a disk changes all the time. A claim that does not fit has one event all the same.
+// The free space of a disk changes all the time. A claim that does not fit has one event all the
+// same.
 func TestTooLargeOnce(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -143,12 +146,14 @@ func TestTooLargeOnce(t *testing.T) {
 	}
 }
 
-// memoryMax is what a daemon may have had resident at any time, in MiB, while a tenant has hundreds of large claims.
-// Unit and docs/operation.md have more: this is one daemon with one pool and few volumes.
+// memoryMax is what a daemon may have had resident at any time, in MiB, while a tenant has hundreds
+// of large claims. Unit and docs/operation.md have more: this is one daemon with one pool and few
+// volumes.
 const memoryMax = 96
 
-// Claims that no daemon will ever provide, each as large as the API server takes it, cost every daemon little:
-// while they come, and when it begins with all of them. HOSTILE_CLAIMS says how many.
+// Claims that no daemon will ever provide, each as large as the API server takes it, cost every
+// daemon little: while they come, and when it begins with all of them. HOSTILE_CLAIMS says how
+// many.
 func TestMemoryOfPendingClaims(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -181,7 +186,8 @@ func TestMemoryOfPendingClaims(t *testing.T) {
 			t.Errorf("%s resident, want at most %d MiB", m, memoryMax)
 		}
 	}
-	// One by one: a busy API server does not delete all of a collection in the minute that a request has.
+	// One by one: a busy API server does not delete all of a collection in the minute that a
+	// request has.
 	w.each(n, func(name string) error { return claims.Delete(w.Ctx, name, metav1.DeleteOptions{}) })
 }
 

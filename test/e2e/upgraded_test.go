@@ -9,8 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Version 0.1.0 let the object of a volume go once its directory was in the trash, and emptied that later. What waited there
-// when it was upgraded goes, where object and claim are gone; what is still wanted stays.
+// Version 0.1.0 let the object of a volume go once its directory was in the trash, and emptied that
+// later. What waited there when it was upgraded goes, where object and claim are gone; what is
+// still wanted stays.
 func TestTrashOfVersion1(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()

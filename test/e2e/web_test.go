@@ -17,7 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// web is a daemon that serves its metrics at every address by a web configuration, whose files are in a directory of their own.
+// web is a daemon that serves its metrics at every address by a web configuration, whose files are
+// in a directory of their own.
 type web struct {
 	*host
 	authority     *certs.Authority
@@ -91,8 +92,9 @@ func (o *web) wantScrape(when string, c *http.Client, scheme, sent, status, name
 	}
 }
 
-// Prometheus on another host scrapes over TLS, with a password or a certificate, and others do not. What is replaced counts
-// at once, under a daemon that is confined; a mistake is refused, and leaves what was.
+// Prometheus on another host scrapes over TLS, with a password or a certificate, and others do not.
+// What is replaced counts at once, under a daemon that is confined; a mistake is refused, and
+// leaves what was.
 func TestMetricsForAnotherHost(t *testing.T) {
 	const encrypted = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 	const user = "basic_auth_users:\n  prometheus: HASH\n"

@@ -10,8 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// A pool's directory that others can write to closes the pool, also under a daemon that works in it;
-// prepare takes the bits away beside the volumes, and what waited goes on.
+// A pool's directory that others can write to closes the pool, also under a daemon that works in
+// it; prepare takes the bits away beside the volumes, and what waited goes on.
 func TestWritablePool(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
@@ -31,7 +31,8 @@ func TestWritablePool(t *testing.T) {
 	h.wantTree(pool.Of(before.Name, after.Name)...)
 }
 
-// A second pool that a bind mount puts into a volume of the first stays closed, and the first works.
+// A second pool that a bind mount puts into a volume of the first stays closed, and the first
+// works.
 func TestPoolInsideAnother(t *testing.T) {
 	w := newEnvironment(t)
 	again := filepath.Join(hosttest.Dir(t), "again")

@@ -83,9 +83,9 @@ func words(counts map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// Fifty daemons, ten Immediate claims: how many requests it takes until each node has each directory,
-// and until all is gone again. It fails where the writes grow with the nodes, or the reads before a
-// removal are not those that each node must make.
+// Fifty daemons, ten Immediate claims: how many requests it takes until each node has each
+// directory, and until all is gone again. It fails where the writes grow with the nodes, or the
+// reads before a removal are not those that each node must make.
 func TestFiftyNodes(t *testing.T) {
 	const nodes, claims = 50, 10
 	w := newEnvironment(t)
@@ -136,7 +136,8 @@ func TestFiftyNodes(t *testing.T) {
 	if n := gone["DELETE persistentvolumes"]; n > 2*claims {
 		t.Errorf("%d claims took %d deletes", claims, n)
 	}
-	// On a busy host more nodes come to the end of the delay after which they write the tombstone. Each does so once.
+	// On a busy host more nodes come to the end of the delay after which they write the tombstone.
+	// Each does so once.
 	tombstones := gone["POST leases"]
 	if tombstones > nodes*claims {
 		t.Errorf("%d tombstones of %d claims were written", tombstones, claims)

@@ -28,8 +28,9 @@ func page(w *environment, language string) string {
 	return m[1]
 }
 
-// The page's example, word for word but for this machine's paths and names: the configuration on three
-// nodes, the objects in a cluster, the nodes labelled as the page says, and the tombstone in the end.
+// The page's example, word for word but for this machine's paths and names: the configuration on
+// three nodes, the objects in a cluster, the nodes labelled as the page says, and the tombstone in
+// the end.
 func TestPage(t *testing.T) {
 	w := newEnvironment(t)
 	var hosts []*host

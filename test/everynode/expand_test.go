@@ -14,8 +14,8 @@ func (h *host) recorded(pv string, mib int64) {
 	h.w.Eventually("the record on "+h.node, func() bool { return h.w.Recorded(h.in(), pv) == mib<<20 })
 }
 
-// A claim that grows is expanded by one node, whose turn it is, and the other nodes follow, also one that was off. Claim
-// and volume have the size once, whichever nodes have it.
+// A claim that grows is expanded by one node, whose turn it is, and the other nodes follow, also
+// one that was off. Claim and volume have the size once, whichever nodes have it.
 func TestExpand(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
@@ -41,8 +41,8 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// A node that has not the room keeps its directory as it is and says so at the volume, and another node expands the
-// claim. What no node has the room for is infeasible.
+// A node that has not the room keeps its directory as it is and says so at the volume, and another
+// node expands the claim. What no node has the room for is infeasible.
 func TestExpandWhereThereIsRoom(t *testing.T) {
 	w := newEnvironment(t)
 	large := w.host("a").run()

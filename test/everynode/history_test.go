@@ -27,7 +27,8 @@ func (h *host) kept(pvs ...string) {
 	h.wantTree(pool.Of(pvs...)...)
 }
 
-// meant waits until the daemon says that the pool is another cluster's, and says that it is this one's.
+// meant waits until the daemon says that the pool is another cluster's, and says that it is this
+// one's.
 func (h *host) meant() {
 	h.w.Helper()
 	h.w.Must(h.WaitStatus(h.w.Soon(), "is a pool of the cluster with the UID"))
@@ -58,7 +59,8 @@ func (h *host) told(pvs []string) {
 	}
 }
 
-// An administrator takes the finalizer off a volume that is being deleted: no daemon saw that its claim is gone.
+// An administrator takes the finalizer off a volume that is being deleted: no daemon saw that its
+// claim is gone.
 func TestFinalizerTakenOff(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
@@ -99,8 +101,9 @@ func (h *host) published(pv string) {
 	})
 }
 
-// A daemon dies between the directory and the object, and the claim goes meanwhile: what a record says of
-// its directory is believed, and only an empty one is removed. The kill itself is test/crash's.
+// A daemon dies between the directory and the object, and the claim goes meanwhile: what a record
+// says of its directory is believed, and only an empty one is removed. The kill itself is
+// test/crash's.
 func TestNeverPublished(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.host("a").run()
@@ -125,9 +128,9 @@ func TestNeverPublished(t *testing.T) {
 	h.wantData(full)
 }
 
-// The claim went while a node was off, and before it is back an operator makes the object again by hand,
-// without the label that daemons watch by, to rescue what is on that node: only a read of the API itself
-// shows it.
+// The claim went while a node was off, and before it is back an operator makes the object again by
+// hand, without the label that daemons watch by, to rescue what is on that node: only a read of the
+// API itself shows it.
 func TestObjectMadeAgain(t *testing.T) {
 	w := newEnvironment(t)
 	a, off := w.host("a").run(), w.host("b").run()
@@ -158,9 +161,9 @@ func TestObjectMadeAgain(t *testing.T) {
 	off.wantTree()
 }
 
-// A daemon is pointed at another cluster, or its cluster was made again: its pool is closed until the operator
-// says that it is meant, and then its volumes are not there, and nothing is removed, neither what has data nor
-// what a pod has not written to yet. Back at its own, it catches up.
+// A daemon is pointed at another cluster, or its cluster was made again: its pool is closed until
+// the operator says that it is meant, and then its volumes are not there, and nothing is removed,
+// neither what has data nor what a pod has not written to yet. Back at its own, it catches up.
 func TestAnotherCluster(t *testing.T) {
 	t.Parallel()
 	other := fixture.OwnPlane(t)
@@ -195,9 +198,10 @@ func TestAnotherCluster(t *testing.T) {
 	moved.wantTree()
 }
 
-// etcd is restored to a day before the claims were made: on a node that ran all the while, and on one
-// that was off when it happened, with data and without. Before that another claim is deleted and so has a tombstone, which the
-// restore takes back together with the deletion: its volume is there again.
+// etcd is restored to a day before the claims were made: on a node that ran all the while, and on
+// one that was off when it happened, with data and without. Before that another claim is deleted
+// and so has a tombstone, which the restore takes back together with the deletion: its volume is
+// there again.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	plane := fixture.OwnPlane(t)
@@ -228,8 +232,8 @@ func TestRestored(t *testing.T) {
 	w.Must(os.RemoveAll(etcdOf(plane)))
 	copyTree(w, backup, etcdOf(plane))
 	w.Must(plane.Restart(w.Ctx))
-	// A watch finds out by itself that the server's data is older, within minutes (kube.StaleAfter);
-	// a start finds out at once.
+	// A watch finds out by itself that the server's data is older, within minutes
+	// (kube.StaleAfter); a start finds out at once.
 	on.Kill()
 	on.run()
 	on.keptBeside(old, pv, empty)
@@ -260,8 +264,8 @@ func (w *environment) tombstone(pv string) {
 	w.Must(err)
 }
 
-// A tombstone that is there already, as its writer leaves it when it dies before the object goes: while
-// the claim lives no daemon acts on it, and when the claim goes the others finish.
+// A tombstone that is there already, as its writer leaves it when it dies before the object goes:
+// while the claim lives no daemon acts on it, and when the claim goes the others finish.
 func TestWriterDied(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
@@ -278,9 +282,10 @@ func TestWriterDied(t *testing.T) {
 	w.onEach(hosts)
 }
 
-// The API server was restored to a day before the claim was deleted, of which two nodes had begun to remove
-// their parts. The part that is whole in the trash is put back; the one whose files were going is not, its
-// node says so, and nothing more of it goes. When the claim is deleted once more, all go.
+// The API server was restored to a day before the claim was deleted, of which two nodes had begun
+// to remove their parts. The part that is whole in the trash is put back; the one whose files were
+// going is not, its node says so, and nothing more of it goes. When the claim is deleted once more,
+// all go.
 func TestPartComesBack(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()

@@ -60,7 +60,8 @@ func (w *environment) wantVolume(pv *corev1.PersistentVolume) {
 	}
 }
 
-// An Immediate claim is bound without a pod, by whichever node comes first, and each node has a directory.
+// An Immediate claim is bound without a pod, by whichever node comes first, and each node has a
+// directory.
 func TestImmediate(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
@@ -80,7 +81,8 @@ func TestImmediate(t *testing.T) {
 	}
 }
 
-// A node that joins the cluster later gets the directories of the volumes that there are, and only those.
+// A node that joins the cluster later gets the directories of the volumes that there are, and only
+// those.
 func TestJoinsLater(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.host("a").run(), w.host("b").run()
@@ -111,7 +113,8 @@ func (w *environment) written(hosts []*host, name, class string) (pv string) {
 	return pv
 }
 
-// A daemon that was off, by kill -9, while volumes came and went catches up with both when it returns.
+// A daemon that was off, by kill -9, while volumes came and went catches up with both when it
+// returns.
 func TestOff(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
@@ -134,8 +137,8 @@ func TestOff(t *testing.T) {
 	})
 }
 
-// The node whose pool is closed says so at the volume, in words that name it, and once it is well again
-// that too. The others go on.
+// The node whose pool is closed says so at the volume, in words that name it, and once it is well
+// again that too. The others go on.
 func TestClosedPool(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
@@ -165,8 +168,8 @@ func TestClosedPool(t *testing.T) {
 	shut.wantTree(pool.Of(late)...)
 }
 
-// The node that the scheduler chose first cannot: after a while another one helps, and the pods of the
-// set run.
+// The node that the scheduler chose first cannot: after a while another one helps, and the pods of
+// the set run.
 func TestChosenNodeCannot(t *testing.T) {
 	w := newEnvironment(t)
 	a := w.host("a").run()
@@ -202,8 +205,8 @@ func TestOtherPath(t *testing.T) {
 	a.wantTree()
 }
 
-// Retain keeps each node's data when the object is deleted, also where the daemon was off meanwhile;
-// archive keeps it in each node's archive.
+// Retain keeps each node's data when the object is deleted, also where the daemon was off
+// meanwhile; archive keeps it in each node's archive.
 func TestRetainAndArchive(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()
@@ -233,8 +236,8 @@ func TestRetainAndArchive(t *testing.T) {
 	}
 }
 
-// The policy was changed to Retain while a daemon was off, and the object deleted: its record does not
-// know, the tombstone does.
+// The policy was changed to Retain while a daemon was off, and the object deleted: its record does
+// not know, the tombstone does.
 func TestRetainedWhileOff(t *testing.T) {
 	w := newEnvironment(t)
 	a, off := w.host("a").run(), w.host("b").run()
@@ -259,8 +262,8 @@ func TestRetainedWhileOff(t *testing.T) {
 	}
 }
 
-// A tombstone that says that the data goes, of a daemon that died before it let the object go. Then the policy became Retain:
-// a node that was off keeps its data as the others do.
+// A tombstone that says that the data goes, of a daemon that died before it let the object go. Then
+// the policy became Retain: a node that was off keeps its data as the others do.
 func TestRetainedAfterItsTombstone(t *testing.T) {
 	w := newEnvironment(t)
 	a, off := w.host("a").run(), w.host("b").run()
@@ -285,7 +288,8 @@ func TestRetainedAfterItsTombstone(t *testing.T) {
 	}
 }
 
-// Daemons die all the time while claims come and go; in the end each node has exactly what is claimed.
+// Daemons die all the time while claims come and go; in the end each node has exactly what is
+// claimed.
 func TestKilledInBetween(t *testing.T) {
 	w := newEnvironment(t)
 	hosts := w.three()

@@ -7,9 +7,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// After so long without a request the daemons are done with something: quiet with claims, afterLess with what there is less of, which
-// the capacity is published ten seconds later, and afterReview with a start, after which one daemon reviews the others at least 15
-// seconds after the last review.
+// After so long without a request the daemons are done with something: quiet with claims, afterLess
+// with what there is less of, which the capacity is published ten seconds later, and afterReview
+// with a start, after which one daemon reviews the others at least 15 seconds after the last
+// review.
 const (
 	quiet       = 3 * time.Second
 	afterLess   = 13 * time.Second

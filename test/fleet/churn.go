@@ -20,8 +20,8 @@ const (
 // churnRates are how many claims a second come, if the machine has the processors for it.
 var churnRates = []int{20, 100}
 
-// churn lets claims come to one node and go again, and counts what its daemon sends to tell the scheduler of it: no more when more
-// claims come.
+// churn lets claims come to one node and go again, and counts what its daemon sends to tell the
+// scheduler of it: no more when more claims come.
 func (f *fleet) churn(ctx context.Context) {
 	m := f.member("churn", "1g")
 	f.Must(f.Cluster.AddNode(ctx, m.node, nil), "adding a node")

@@ -25,8 +25,9 @@ type batch struct {
 	change func(int, *corev1.PersistentVolumeClaim)
 }
 
-// provision creates a batch of claims, eight at a time, and waits until they are bound. It returns how many volumes each
-// node has, and how long each claim took. There is one watch for all of them: the API server is busy with those of the daemons.
+// provision creates a batch of claims, eight at a time, and waits until they are bound. It returns
+// how many volumes each node has, and how long each claim took. There is one watch for all of them:
+// the API server is busy with those of the daemons.
 func (f *fleet) provision(ctx context.Context, b batch) (nodes map[string]int, took []time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()

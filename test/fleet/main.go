@@ -1,12 +1,13 @@
-// Command fleet runs 100 daemons against one API server, and counts their requests: when they start, when
-// nothing happens, for claims of both binding modes, when some of them are dead, when the API server comes back, and
-// when 20 and 100 claims a second come to one node and go. Each number has a limit. What is above it is printed, and the exit code is 1.
+// Command fleet runs 100 daemons against one API server, and counts their requests: when they
+// start, when nothing happens, for claims of both binding modes, when some of them are dead, when
+// the API server comes back, and when 20 and 100 claims a second come to one node and go. Each
+// number has a limit. What is above it is printed, and the exit code is 1.
 //
-// The daemons are processes of the real binary, each with a Node object, a token bound to it, and a pool on
-// a tmpfs of its own. Requests are counted from the API server's audit log.
+// The daemons are processes of the real binary, each with a Node object, a token bound to it, and a
+// pool on a tmpfs of its own. Requests are counted from the API server's audit log.
 //
-// It measures no time that depends on the machine: 100 daemons, etcd and the API server share its processors.
-// Times are printed, and limited only where a claim could wait for ever.
+// It measures no time that depends on the machine: 100 daemons, etcd and the API server share its
+// processors. Times are printed, and limited only where a claim could wait for ever.
 package main
 
 import (

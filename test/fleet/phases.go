@@ -30,9 +30,11 @@ func (f *fleet) count(ctx context.Context, quiet time.Duration) harness.Requests
 	return got
 }
 
-// withoutWatches returns how many of the requests are not watches, nor lists of claims for them. The API server cuts watches whose readers are
-// too slow (apiserver, storage/cacher, forgetWatcher), and that depends on the machine; a watch that is resumed is one
-// request, because it verifies the history of the server itself (daemon/kube, history.go), or a list if the server has forgotten it.
+// withoutWatches returns how many of the requests are not watches, nor lists of claims for them.
+// The API server cuts watches whose readers are too slow (apiserver, storage/cacher,
+// forgetWatcher), and that depends on the machine; a watch that is resumed is one request, because
+// it verifies the history of the server itself (daemon/kube, history.go), or a list if the server
+// has forgotten it.
 func (f *fleet) withoutWatches(got harness.Requests) int {
 	rest := got.Total()
 	for _, resource := range []string{"persistentvolumeclaims", "persistentvolumes", "nodes", "storageclasses"} {
@@ -59,14 +61,15 @@ func (f *fleet) start(ctx context.Context) {
 		f.Must(m.WaitReady(ctx, 1), "waiting for a daemon")
 	}
 	f.Say("  ready in %s", time.Since(began).Round(100*time.Millisecond))
-	// Six lists and watches; whether a policy labels claims; the CSIDriver and the own objects; one object, of the class whose claims the
-	// scheduler places; one look or two whether the other nodes were reviewed after that; and what a busy server refuses at first. Two reviews
-	// are for all, and the looks of the nodes that come to one at the same moment.
+	// Six lists and watches; whether a policy labels claims; the CSIDriver and the own objects; one
+	// object, of the class whose claims the scheduler places; one look or two whether the other
+	// nodes were reviewed after that; and what a busy server refuses at first. Two reviews are for
+	// all, and the looks of the nodes that come to one at the same moment.
 	f.limit("requests a daemon that starts for the first time", f.perDaemon(f.count(ctx, afterReview).Total()), 12.5+f.perDaemon(40))
 }
 
-// idle lets nothing happen. A watch that ends after its five minutes or more is begun again, and after as long a daemon looks at the
-// CSIDriver and its own objects.
+// idle lets nothing happen. A watch that ends after its five minutes or more is begun again, and
+// after as long a daemon looks at the CSIDriver and its own objects.
 func (f *fleet) idle(ctx context.Context) {
 	f.Say("nothing happens for 20 s")
 	select {
@@ -85,8 +88,8 @@ func (f *fleet) waiting(ctx context.Context) {
 	}})
 	f.Say("  bound in %s", time.Since(began).Round(100*time.Millisecond))
 	got := f.count(ctx, afterLess)
-	// A volume, an event, a look for a kept volume, a list of the pods that may mix claims, a count of the nodes by each daemon before its
-	// next list, and the room of each daemon's pool.
+	// A volume, an event, a look for a kept volume, a list of the pods that may mix claims, a count
+	// of the nodes by each daemon before its next list, and the room of each daemon's pool.
 	f.limit("requests a claim", f.perClaim(f.withoutWatches(got)), 4)
 	f.limit("conflicts", float64(got.Of("", "(409)")), 0)
 }
@@ -99,7 +102,8 @@ func (f *fleet) immediate(ctx context.Context) {
 	f.Say("  bound after %s; on %d nodes, %d on one", spread(took), len(nodes), most)
 	got := f.count(ctx, afterLess)
 	f.limit("writes of claims, for each", f.perClaim(got.Of("patch persistentvolumeclaims", "")), 1.2)
-	// A volume, two events, the claim's write, and looks of other nodes whether it was taken; two lists of each daemon, and the room of its pool.
+	// A volume, two events, the claim's write, and looks of other nodes whether it was taken; two
+	// lists of each daemon, and the room of its pool.
 	f.limit("requests a claim", f.perClaim(f.withoutWatches(got)), 6.5)
 	f.limit("responses with 429", float64(got.Of("", "(429)")), 0)
 	f.limit("share of the node with the most, of an even share", float64(most)*float64(f.opt.daemons)/float64(f.opt.claims), 3)
@@ -154,8 +158,8 @@ func (f *fleet) back(ctx context.Context) {
 	}
 	got := harness.SumRequests(again)
 	f.Say("  %d requests: %s", got.Total(), got)
-	// Six lists and watches, the CSIDriver and the own objects; the claims once more, which were listed before the volumes; a count of the
-	// nodes, for a claim that waits for one.
+	// Six lists and watches, the CSIDriver and the own objects; the claims once more, which were
+	// listed before the volumes; a count of the nodes, for a claim that waits for one.
 	f.limit("requests a daemon that starts again", float64(got.Total())/float64(len(dead)), 11.5)
 	f.Say("the API server is killed and starts again")
 	f.Must(f.Cluster.Kill(), "killing the control plane")
@@ -169,7 +173,8 @@ func (f *fleet) back(ctx context.Context) {
 	f.Must(err, "reading the audit log")
 	f.Say("  %d requests: %s", got.Total(), got)
 	f.Say("  %d in the second with the most", f.audit.Busiest())
-	// A server that starts forbids every request until it has read its roles, and how long that takes depends on the machine.
+	// A server that starts forbids every request until it has read its roles, and how long that
+	// takes depends on the machine.
 	f.limit("requests a daemon until 10 s after it is back", f.perDaemon(got.Total()-got.Of("", "(403)")), 6.5)
 }
 

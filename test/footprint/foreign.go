@@ -3,10 +3,12 @@
 //
 //	go test ./test/footprint -run '^$' -bench . -args -pairs 20000
 //
-// With 20,000 pairs on Kubernetes 1.36: our filtered informers 18 to 20 MiB resident (23 at most) and 1.24 MB received,
-// the same with the typed clientset linked in 25 to 30 (31), client-go's shared informers 225 to 250 and 51 to 53 MB.
+// With 20,000 pairs on Kubernetes 1.36: our filtered informers 18 to 20 MiB resident (23 at most)
+// and 1.24 MB received, the same with the typed clientset linked in 25 to 30 (31), client-go's
+// shared informers 225 to 250 and 51 to 53 MB.
 //
-// It judges nothing but the limit of the filtered informers, and it is a benchmark, so that it runs only when asked.
+// It judges nothing but the limit of the filtered informers, and it is a benchmark, so that it runs
+// only when asked.
 package footprint
 
 import (
@@ -26,8 +28,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// Fill makes the claims from+1 to to with a volume each, as kube-controller-manager leaves them: bound to each other. All are of other
-// nodes.
+// Fill makes the claims from+1 to to with a volume each, as kube-controller-manager leaves them:
+// bound to each other. All are of other nodes.
 func Fill(ctx context.Context, client kubernetes.Interface, from, to int) error {
 	return Each(from, to, func(i int) error { return pair(ctx, client, i) })
 }
@@ -41,7 +43,8 @@ func Change(ctx context.Context, client kubernetes.Interface, from, to int, valu
 	})
 }
 
-// Each calls do for from+1 to to, 16 at once, and returns the errors joined. After an error no more is begun.
+// Each calls do for from+1 to to, 16 at once, and returns the errors joined. After an error no more
+// is begun.
 func Each(from, to int, do func(i int) error) error {
 	var (
 		next   atomic.Int64

@@ -1,4 +1,5 @@
-// Package goldenfile compares what a test got with what a file has. It writes the file anew for go test -update.
+// Package goldenfile compares what a test got with what a file has. It writes the file anew for go
+// test -update.
 package goldenfile
 
 import (

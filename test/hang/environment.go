@@ -16,7 +16,8 @@ import (
 // fast is the pool that goes on.
 const fast = "fast"
 
-// environment is one daemon with a pool for each call that can hang, one that goes on, and one to be yanked.
+// environment is one daemon with a pool for each call that can hang, one that goes on, and one to
+// be yanked.
 type environment struct {
 	*harness.Environment
 	pools  []*pool

@@ -19,7 +19,8 @@ import (
 // usage is what a process has.
 type usage struct{ kib, threads, descriptors, goroutines int }
 
-// bound is how much more of each is still the same. Threads and memory of a Go program move by some.
+// bound is how much more of each is still the same. Threads and memory of a Go program move by
+// some.
 var bound = usage{kib: 16 << 10, threads: 6, descriptors: 4, goroutines: 16}
 
 func (e *environment) usage() usage {
@@ -32,10 +33,10 @@ func (e *environment) usage() usage {
 	return usage{kib: status["VmRSS"], threads: status["Threads"], descriptors: descriptors, goroutines: int(goroutines)}
 }
 
-// look makes the daemon look at every pool so many times, by mount events, and compares what it has in
-// the beginning with what it has in the end. Each moves to and fro while calls are tried again, so it is
-// read after each tenth: the most of the first three, and the least of the last three. What grows with the
-// looks shows in these all the same.
+// look makes the daemon look at every pool so many times, by mount events, and compares what it has
+// in the beginning with what it has in the end. Each moves to and fro while calls are tried again,
+// so it is read after each tenth: the most of the first three, and the least of the last three.
+// What grows with the looks shows in these all the same.
 func (e *environment) look(ctx context.Context, r *report, pools []*pool, n int) {
 	began := time.Now()
 	var read []usage
@@ -98,8 +99,8 @@ func (e *environment) checks(p *pool) float64 {
 	return n
 }
 
-// cutOff cuts off the file behind a loop device: reads of the device fail from then on, and the marker,
-// which is kept in the cache until release is called, can still be read.
+// cutOff cuts off the file behind a loop device: reads of the device fail from then on, and the
+// marker, which is kept in the cache until release is called, can still be read.
 func (e *environment) cutOff(ctx context.Context) (release func()) {
 	e.Say("yanking a disk")
 	_, err := e.Bound(ctx, "yanked", "before-the-yank")

@@ -1,29 +1,31 @@
-// Command hang lets storage stop responding under the real daemon, in each call that the daemon makes,
-// and looks at everything that must go on. A FUSE filesystem of its own (test/hungfs) for each call
-// is one pool, a loop ext4 is the pool beside them; the API server is real.
+// Command hang lets storage stop responding under the real daemon, in each call that the daemon
+// makes, and looks at everything that must go on. A FUSE filesystem of its own (test/hungfs) for
+// each call is one pool, a loop ext4 is the pool beside them; the API server is real.
 //
 // For each call: the pool's gate closes within the deadline (5 s; 20 s where one file of a deleted
-// volume is removed, which takes long on a healthy disk too), counted from the first request that was
-// without a response; the claim that waits is told. While they hang, the same number of claims is made in the other
-// pool as before, and both times are printed; the watchdog is fed; an hour's worth of looks (each a
-// mount event) leaves memory, threads, descriptors and goroutines where they were; SIGTERM ends the
-// daemon in less than 5 s, and a new one becomes ready. When the filesystem responds, the pool opens,
-// and every claim and every removal that waited goes through, and nothing else is there. One second is
-// given on top of what is promised; in the short form, which runs beside whatever else a machine does, 15.
+// volume is removed, which takes long on a healthy disk too), counted from the first request that
+// was without a response; the claim that waits is told. While they hang, the same number of claims
+// is made in the other pool as before, and both times are printed; the watchdog is fed; an hour's
+// worth of looks (each a mount event) leaves memory, threads, descriptors and goroutines where they
+// were; SIGTERM ends the daemon in less than 5 s, and a new one becomes ready. When the filesystem
+// responds, the pool opens, and every claim and every removal that waited goes through, and nothing
+// else is there. One second is given on top of what is promised; in the short form, which runs
+// beside whatever else a machine does, 15.
 //
-// Kubelet's calls of the node service come at the same time: those for the statistics of a volume that a pod has in each hung pool
-// get a response within the deadline and leave no thread each, pods of the other pool begin, those of the hung ones end, and
-// the service is stopped and started. Once the storage responds pods begin there again.
+// Kubelet's calls of the node service come at the same time: those for the statistics of a volume
+// that a pod has in each hung pool get a response within the deadline and leave no thread each,
+// pods of the other pool begin, those of the hung ones end, and the service is stopped and started.
+// Once the storage responds pods begin there again.
 //
-// First the calls hang all at once, in a pool each, and a process that waits can be killed, as on NFS. Then,
-// unless -short, one after the other, and in the end in a way that no signal ends, as a disk's driver
-// does: then the daemon's own threads are all gone after SIGTERM, and what the kernel holds is not.
-// Last, a disk is yanked that can still be read from the page cache: the file behind a loop device is cut off.
-// Only a read past the cache shows it, which is what the daemon does with the marker at every look that
-// is 5 s after the last such one (hostcheck, expensiveEvery).
+// First the calls hang all at once, in a pool each, and a process that waits can be killed, as on
+// NFS. Then, unless -short, one after the other, and in the end in a way that no signal ends, as a
+// disk's driver does: then the daemon's own threads are all gone after SIGTERM, and what the kernel
+// holds is not. Last, a disk is yanked that can still be read from the page cache: the file behind
+// a loop device is cut off. Only a read past the cache shows it, which is what the daemon does with
+// the marker at every look that is 5 s after the last such one (hostcheck, expensiveEvery).
 //
-// It does not hang NFS or a device-mapper device: this kernel has neither. getxattr is not among the
-// calls because the daemon does not make it where there is no SELinux.
+// It does not hang NFS or a device-mapper device: this kernel has neither. getxattr is not among
+// the calls because the daemon does not make it where there is no SELinux.
 package main
 
 import (
@@ -47,8 +49,8 @@ const (
 	hourOfLook = 360
 )
 
-// calls are the filesystem's requests that the daemon's work is made of, and in how long a pool that
-// does not respond to one of them has to be closed.
+// calls are the filesystem's requests that the daemon's work is made of, and in how long a pool
+// that does not respond to one of them has to be closed.
 var calls = []struct {
 	name   string
 	op     hungfs.Op

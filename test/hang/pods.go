@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// statsCalls of each volume come at once, as those of some minutes do that were not responded to.
+	// statsCalls of each volume come at once, as those of some minutes do that were not responded
+	// to.
 	statsCalls = 8
-	// mostStuck calls of each pool may wait in the kernel (daemon/csi), each with a thread; a look at the pool takes another one.
+	// mostStuck calls of each pool may wait in the kernel (daemon/csi), each with a thread; a look
+	// at the pool takes another one.
 	mostStuck = 4 + 1
 	// ownThreads are those that a Go program may begin by itself meanwhile.
 	ownThreads = 16
@@ -47,8 +49,8 @@ func (e *environment) begin(ctx context.Context, pools []*pool) {
 	}
 }
 
-// pods looks at kubelet's calls while the pools hang: each has a response in time, and no thread waits for each. Pods of other
-// pools begin, and those of the hung ones end.
+// pods looks at kubelet's calls while the pools hang: each has a response in time, and no thread
+// waits for each. Pods of other pools begin, and those of the hung ones end.
 func (e *environment) pods(rd *round, pools []*pool) {
 	before := process.Threads(e.service.PID())
 	var all sync.WaitGroup
@@ -98,7 +100,8 @@ func (e *environment) restart(rd *round) {
 // serviceStop is the unit's TimeoutStopSec=.
 const serviceStop = 10 * time.Second
 
-// again mounts the volumes for pods once the pools respond, and unmounts them. Then nothing is left.
+// again mounts the volumes for pods once the pools respond, and unmounts them. Then nothing is
+// left.
 func (e *environment) again(pools []*pool) {
 	for _, p := range pools {
 		claim := e.claim(p, "pod")

@@ -25,11 +25,12 @@ type AuditLog struct {
 	seconds map[int64]int // requests by the second in which the API server received them, since Busiest
 }
 
-// Requests are counts by verb, resource and error: "create events", "patch persistentvolumeclaims/status (409)".
+// Requests are counts by verb, resource and error: "create events", "patch
+// persistentvolumeclaims/status (409)".
 type Requests map[string]int
 
-// AuditOfDaemons is an audit policy that has the API server write a line for each request of the daemons: for a watch when it begins, for
-// everything else when it is done.
+// AuditOfDaemons is an audit policy that has the API server write a line for each request of the
+// daemons: for a watch when it begins, for everything else when it is done.
 const AuditOfDaemons = `apiVersion: audit.k8s.io/v1
 kind: Policy
 rules:
@@ -43,7 +44,8 @@ rules:
   - level: None
 `
 
-// NewAuditLog writes an audit policy into a directory. It also returns the arguments with which a control plane has this log.
+// NewAuditLog writes an audit policy into a directory. It also returns the arguments with which a
+// control plane has this log.
 func NewAuditLog(dir, policy string) (*AuditLog, []string, error) {
 	file := filepath.Join(dir, "audit-policy.yaml")
 	l := &AuditLog{path: filepath.Join(dir, "audit.log"), seconds: map[int64]int{}}
@@ -61,8 +63,8 @@ func NewAuditLog(dir, policy string) (*AuditLog, []string, error) {
 	return l, args, nil
 }
 
-// Take returns the requests that were logged since the last call, by the node that the client's token is bound to. Before
-// the log exists there are none.
+// Take returns the requests that were logged since the last call, by the node that the client's
+// token is bound to. Before the log exists there are none.
 func (l *AuditLog) Take() (map[string]Requests, error) {
 	file, err := os.Open(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +99,8 @@ func (l *AuditLog) Take() (map[string]Requests, error) {
 	}
 }
 
-// Busiest returns how many of the requests that were counted since the last call came in one second, at most.
+// Busiest returns how many of the requests that were counted since the last call came in one
+// second, at most.
 func (l *AuditLog) Busiest() (most int) {
 	for _, n := range l.seconds {
 		most = max(most, n)
@@ -106,8 +109,8 @@ func (l *AuditLog) Busiest() (most int) {
 	return most
 }
 
-// Settle waits until no request came for a time, but no longer than longest, and returns those since the last call. Nothing
-// signals that the file grew, so that Settle polls it.
+// Settle waits until no request came for a time, but no longer than longest, and returns those
+// since the last call. Nothing signals that the file grew, so that Settle polls it.
 func (l *AuditLog) Settle(ctx context.Context, quiet, longest time.Duration) (map[string]Requests, error) {
 	all, began, last := map[string]Requests{}, time.Now(), time.Now()
 	for time.Since(last) < quiet && time.Since(began) < longest {
@@ -137,8 +140,8 @@ func add(all map[string]Requests, node, request string, n int) {
 	all[node][request] += n
 }
 
-// nodeExtra is where the API server says which node a token is bound to (apiserver, pkg/authentication/serviceaccount,
-// NodeNameKey).
+// nodeExtra is where the API server says which node a token is bound to (apiserver,
+// pkg/authentication/serviceaccount, NodeNameKey).
 const nodeExtra = "authentication.kubernetes.io/node-name"
 
 func parseAudit(line []byte) (node, request string, came time.Time, err error) {

@@ -11,10 +11,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// CompareObjects compares claims with volume objects: each claim is Bound to the volume of its UID, each volume has its
-// claim, and no claim is being deleted. It adds what differs, and returns the names of the volumes that there should be.
+// CompareObjects compares claims with volume objects: each claim is Bound to the volume of its UID,
+// each volume has its claim, and no claim is being deleted. It adds what differs, and returns the
+// names of the volumes that there should be.
 //
-// The claims that should exist are those of expected, UIDs by name; where it is nil, all claims that do exist.
+// The claims that should exist are those of expected, UIDs by name; where it is nil, all claims
+// that do exist.
 func (f *Findings) CompareObjects(claims []*corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, expected map[string]string) map[string]bool {
 	want, found := map[string]bool{}, map[string]bool{}
 	for name, uid := range expected {
@@ -63,7 +65,8 @@ func (f *Findings) compareVolumes(volumes []*corev1.PersistentVolume, want map[s
 // volumeOf is the name of the volume of the claim with this UID.
 func volumeOf(uid string) string { return "pvc-" + uid }
 
-// WaitDisk waits until a pool's directory holds these volumes, a directory and a record each, and nothing else.
+// WaitDisk waits until a pool's directory holds these volumes, a directory and a record each, and
+// nothing else.
 func WaitDisk(ctx context.Context, dir string, volumes ...string) error {
 	var extra, missing []string
 	var unreadable error
@@ -85,8 +88,8 @@ type Exceptions struct {
 	Missing func(volume string) bool            // whose directory and record may be missing
 }
 
-// CompareDisk compares a tree (pool.Tree) with the volumes that there should be: a directory and a record each, and
-// nothing else. It adds what differs.
+// CompareDisk compares a tree (pool.Tree) with the volumes that there should be: a directory and a
+// record each, and nothing else. It adds what differs.
 func (f *Findings) CompareDisk(tree []string, want map[string]bool, e Exceptions) {
 	var names []string
 	for pv := range want {

@@ -26,8 +26,8 @@ type Options struct {
 	KeepLog string          // a file that the daemons' log is written to in the end; empty: $KEEP_LOG, or none
 }
 
-// Environment is a control plane with one node, which has no kubelet, and one daemon with pools. The daemon has its own
-// identity and rights.
+// Environment is a control plane with one node, which has no kubelet, and one daemon with pools.
+// The daemon has its own identity and rights.
 type Environment struct {
 	*Plane
 	Node       string // the name of the node and of the provisioner
@@ -80,7 +80,8 @@ type Pool struct {
 	Mount func() // mounts the storage at the path, between two calls of prepare; nil: it is mounted already
 }
 
-// AddPool adds a pool to the configuration, and makes it as an operator does: prepare, mount, prepare.
+// AddPool adds a pool to the configuration, and makes it as an operator does: prepare, mount,
+// prepare.
 func (e *Environment) AddPool(p Pool) {
 	e.pools += fmt.Sprintf("[pool.%s]\npath = %q\n%s", p.Name, p.Path, p.TOML)
 	e.Must(e.Daemon.Configure(e.config(e.Node, e.metrics)), "configuring the daemon")
@@ -98,13 +99,14 @@ func (e *Environment) Prepare(pool string) {
 	}
 }
 
-// Mkfs makes an ext4 filesystem whose threads have nothing left to initialize: that would only take time.
+// Mkfs makes an ext4 filesystem whose threads have nothing left to initialize: that would only take
+// time.
 func Mkfs(t hosttest.T, mib int) hosttest.Image {
 	return hosttest.Mkfs(t, "ext4", mib, "-E", "lazy_itable_init=0,lazy_journal_init=0")
 }
 
-// Replace makes another binary, with more in its environment, the daemon of the first node; the directories stay. No
-// daemon may run meanwhile.
+// Replace makes another binary, with more in its environment, the daemon of the first node; the
+// directories stay. No daemon may run meanwhile.
 func (e *Environment) Replace(binary string, env ...string) (err error) {
 	e.Daemon, err = rig.New(rig.Options{Binary: binary, Dir: e.opt.Dir, Config: e.config(e.Node, e.metrics), Env: env})
 	return err

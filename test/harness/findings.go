@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Findings are what was found wrong with the product, by kind. The zero value has none. Any goroutine may add to them.
+// Findings are what was found wrong with the product, by kind. The zero value has none. Any
+// goroutine may add to them.
 type Findings struct {
 	mu  sync.Mutex
 	all map[string][]string

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Load is claims that come and go, and what is known of each: whether it was created, and whether its deletion was
-// begun. All methods may be called from any goroutine.
+// Load is claims that come and go, and what is known of each: whether it was created, and whether
+// its deletion was begun. All methods may be called from any goroutine.
 type Load struct {
 	client    kubernetes.Interface
 	namespace string
@@ -45,8 +45,8 @@ func NewLoad(client kubernetes.Interface, namespace string, limit int, seed uint
 	}
 }
 
-// RunUnpaced creates and deletes claims as fast as the API takes them, until the context ends or the API returns an
-// error, which it returns. While full reports true it does nothing.
+// RunUnpaced creates and deletes claims as fast as the API takes them, until the context ends or
+// the API returns an error, which it returns. While full reports true it does nothing.
 func (l *Load) RunUnpaced(ctx context.Context, workers int, full func() bool) error {
 	var all sync.WaitGroup
 	errs := make(chan error, workers)
@@ -83,8 +83,9 @@ func (l *Load) deleteOrCreate() error {
 	return err
 }
 
-// RunPaced creates so many claims a second until the context ends, and deletes one for each where there are enough.
-// Errors of the API do not end it: what exists is read from the API server later (Adopt).
+// RunPaced creates so many claims a second until the context ends, and deletes one for each where
+// there are enough. Errors of the API do not end it: what exists is read from the API server later
+// (Adopt).
 func (l *Load) RunPaced(ctx context.Context, rate int) {
 	every := time.NewTicker(time.Second / time.Duration(rate))
 	defer every.Stop()
@@ -102,7 +103,8 @@ func (l *Load) RunPaced(ctx context.Context, rate int) {
 	}
 }
 
-// Grow requests more for a claim. One that is not bound yet, or is gone, stays as it is: the API refuses it.
+// Grow requests more for a claim. One that is not bound yet, or is gone, stays as it is: the API
+// refuses it.
 func (l *Load) Grow(ctx context.Context) {
 	l.mu.Lock()
 	name := ""
@@ -128,7 +130,8 @@ func (l *Load) deleteAndCreate() {
 	}
 }
 
-// Growing has the load request more for a claim with each one that it creates. Their classes have to allow it.
+// Growing has the load request more for a claim with each one that it creates. Their classes have
+// to allow it.
 func (l *Load) Growing() { l.grows = true }
 
 // Create creates a claim.
@@ -162,7 +165,8 @@ func (l *Load) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// victim takes one of the claims, bound or not, if there are enough of them: often the last that was created.
+// victim takes one of the claims, bound or not, if there are enough of them: often the last that
+// was created.
 func (l *Load) victim() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,8 +215,8 @@ func (l *Load) Keep() {
 	l.names = nil
 }
 
-// Adopt makes these claims the ones that exist: some requests got no response, and a restored API server has forgotten
-// some claims and remembers others.
+// Adopt makes these claims the ones that exist: some requests got no response, and a restored API
+// server has forgotten some claims and remembers others.
 func (l *Load) Adopt(claims []corev1.PersistentVolumeClaim) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

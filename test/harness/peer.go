@@ -15,9 +15,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// AddPeer makes another node, with a daemon that runs whenever the first does, and the same pool: the same storage, or,
-// where own is given, that filesystem at the same path. The second daemon has a mount namespace of its own, because two
-// daemons of one host do not share a pool.
+// AddPeer makes another node, with a daemon that runs whenever the first does, and the same pool:
+// the same storage, or, where own is given, that filesystem at the same path. The second daemon has
+// a mount namespace of its own, because two daemons of one host do not share a pool.
 func (e *Environment) AddPeer(ctx context.Context, p Pool, own *hosttest.Image) (err error) {
 	dir, node := filepath.Join(e.opt.Dir, "peer"), e.Node+"-peer"
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -56,7 +56,8 @@ func (e *Environment) Redirect(server string, ca []byte) error {
 	return clientcmd.WriteToFile(*config, e.Kubeconfig)
 }
 
-// Storage is a filesystem that holds a pool. With a peer that has its own each node has one; else there is one.
+// Storage is a filesystem that holds a pool. With a peer that has its own each node has one; else
+// there is one.
 type Storage struct {
 	pool    string        // where this program sees it
 	daemons []*rig.Daemon // of the nodes that have it

@@ -48,8 +48,8 @@ func (p *Plane) AddClass(ctx context.Context, name, provisioner string, change .
 	p.Must(err, "making a class")
 }
 
-// ApplyManifests gives the daemons the rights that the product asks an administrator for. The classes that a
-// configuration would have are the program's own to make.
+// ApplyManifests gives the daemons the rights that the product asks an administrator for. The
+// classes that a configuration would have are the program's own to make.
 func (p *Plane) ApplyManifests(ctx context.Context, d *rig.Daemon) {
 	manifests, code := d.Call("manifests", "--no-classes")
 	if code != 0 {
@@ -58,7 +58,8 @@ func (p *Plane) ApplyManifests(ctx context.Context, d *rig.Daemon) {
 	p.Must(p.Cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
 }
 
-// WriteKubeconfig writes the kubeconfig of a node's daemon; node is empty for one that is no node's.
+// WriteKubeconfig writes the kubeconfig of a node's daemon; node is empty for one that is no
+// node's.
 func (p *Plane) WriteKubeconfig(ctx context.Context, node, file string) error {
 	const account = "hostpath-provisioner"
 	if err := p.Cluster.ServiceAccountKubeconfig(ctx, account, account, node, file); err != nil {

@@ -1,9 +1,9 @@
-// Package harness is the frame of the programs that prove the product under stress (test/storm, test/chaos and so on):
-// the command line, a mount namespace, an environment of a real control plane and real daemons, a load of claims,
-// and what the program finds wrong.
+// Package harness is the frame of the programs that prove the product under stress (test/storm,
+// test/chaos and so on): the command line, a mount namespace, an environment of a real control
+// plane and real daemons, a load of claims, and what the program finds wrong.
 //
-// It knows no faults, and it decides nothing about the product but whether the API's objects fit each other
-// (CompareObjects): each program knows what it does to the product and what must hold.
+// It knows no faults, and it decides nothing about the product but whether the API's objects fit
+// each other (CompareObjects): each program knows what it does to the product and what must hold.
 package harness
 
 import (
@@ -27,8 +27,8 @@ func Main[O any](name string, parse func(args []string, out io.Writer) (O, error
 	})
 }
 
-// Command enters a mount namespace, parses the command line, and runs body with a context that SIGINT and SIGTERM end.
-// It returns the exit code: 2 for a wrong command line, else body's.
+// Command enters a mount namespace, parses the command line, and runs body with a context that
+// SIGINT and SIGTERM end. It returns the exit code: 2 for a wrong command line, else body's.
 func Command[O any](name string, parse func(args []string, out io.Writer) (O, error), body func(context.Context, O) int) int {
 	return hosttest.Isolate(func() int {
 		opt, err := parse(os.Args[1:], os.Stderr)
@@ -65,8 +65,8 @@ type Program struct {
 // fatal ends the program: the proof could not be made. It is the value of a panic.
 type fatal string
 
-// Run runs body. It returns the exit code: 0 only if body returned, the context has not ended, nothing was found and
-// every cleanup succeeded.
+// Run runs body. It returns the exit code: 0 only if body returned, the context has not ended,
+// nothing was found and every cleanup succeeded.
 func Run(ctx context.Context, name string, body func(context.Context, *Program)) (code int) {
 	p := &Program{ctx: ctx, name: name, began: time.Now()}
 	defer func() {
@@ -98,10 +98,12 @@ func Run(ctx context.Context, name string, body func(context.Context, *Program))
 // Label puts a word before each line that the program prints from now on.
 func (p *Program) Label(word string) { p.label = word + ": " }
 
-// Cleanup calls a function when the program ends, however it ends. The last one that was given is called first.
+// Cleanup calls a function when the program ends, however it ends. The last one that was given is
+// called first.
 func (p *Program) Cleanup(f func() error) { p.cleanups = append(p.cleanups, f) }
 
-// OnFatal sets what is called after Fatal, before the cleanups. It prints what helps to understand the failure.
+// OnFatal sets what is called after Fatal, before the cleanups. It prints what helps to understand
+// the failure.
 func (p *Program) OnFatal(f func()) { p.failed = f }
 
 // CleanUp calls what Cleanup was given, now. A program may call it between two parts.

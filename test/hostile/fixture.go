@@ -165,7 +165,8 @@ func (s *fixture) another(ctx context.Context, a *act) {
 	s.volumes = append(s.volumes, pv)
 }
 
-// waitRemoved waits for the files and the record to go, which is true, or for the report of what is left.
+// waitRemoved waits for the files and the record to go, which is true, or for the report of what is
+// left.
 func (s *fixture) waitRemoved(ctx context.Context, a *act, began time.Time, want []string) bool {
 	gone := false
 	err := harness.Eventually(s.Soon(), func() bool {
@@ -199,7 +200,8 @@ func (s *fixture) removed(pv string) bool {
 	return true
 }
 
-// report is the message of the Node's event about a volume that could not be removed, "" if there is none.
+// report is the message of the Node's event about a volume that could not be removed, "" if there
+// is none.
 func (s *fixture) report(pv string) string {
 	events, err := s.Client.CoreV1().Events(corev1.NamespaceDefault).List(context.Background(), metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=Node,reason=PurgeIncomplete"})

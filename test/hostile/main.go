@@ -1,18 +1,19 @@
-// Command hostile is a tenant that makes its volume as hard to remove as it can, and goes on while it is
-// removed. Each trick is played on ext4, xfs and btrfs, in a volume that a real daemon made for a claim of
-// a real API server; then the claim is deleted. The PersistentVolume has to go, the directory and the
-// record have to follow, or what is left has to be reported: as an event on the Node, a log record and a
-// metric that name the volume and the entry. After the cause is gone, a reload finishes.
+// Command hostile is a tenant that makes its volume as hard to remove as it can, and goes on while
+// it is removed. Each trick is played on ext4, xfs and btrfs, in a volume that a real daemon made
+// for a claim of a real API server; then the claim is deleted. The PersistentVolume has to go, the
+// directory and the record have to follow, or what is left has to be reported: as an event on the
+// Node, a log record and a metric that name the volume and the entry. After the cause is gone, a
+// reload finishes.
 //
-// Beside each trick another claim of the pool is made, and has to be. What is not the tenant's is compared
-// whole before and after all tricks: a directory outside the pool, a volume next door and a directory
-// of the pool without a record, all of which the tricks point, link, bind and move to.
+// Beside each trick another claim of the pool is made, and has to be. What is not the tenant's is
+// compared whole before and after all tricks: a directory outside the pool, a volume next door and
+// a directory of the pool without a record, all of which the tricks point, link, bind and move to.
 //
-// Files and directories that are immutable or append-only are removed: who deletes a claim with policy
-// Delete says that the data goes, the flag is a tenant's way to protect it from itself and not from the
-// owner of the storage, and a volume that a container could make undeletable would fill the disk. The
-// daemon clears the flags only below a volume that is in its trash, and of the volume's own directory
-// (daemon/volume/purger.go).
+// Files and directories that are immutable or append-only are removed: who deletes a claim with
+// policy Delete says that the data goes, the flag is a tenant's way to protect it from itself and
+// not from the owner of the storage, and a volume that a container could make undeletable would
+// fill the disk. The daemon clears the flags only below a volume that is in its trash, and of the
+// volume's own directory (daemon/volume/purger.go).
 //
 // It does not test what package daemon/volume tests of a purge alone (TestPurgeHostile and those
 // after it), and it does not hang the pool (test/hang).

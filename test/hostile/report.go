@@ -7,8 +7,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// printReport prints a line for each trick: how often it was played, what became of it, and the longest
-// times on each filesystem.
+// printReport prints a line for each trick: how often it was played, what became of it, and the
+// longest times on each filesystem.
 func printReport(e *harness.Environment, fixtures []*fixture) {
 	fmt.Println("the longest times in s on ext4, xfs, btrfs: until the PersistentVolume was gone, until its files were or were reported, for another claim meanwhile")
 	fmt.Printf("  %-38s %6s %8s %9s  %17s  %17s  %17s\n", "trick", "times", "removed", "reported", "object", "files", "another claim")

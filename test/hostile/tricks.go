@@ -18,8 +18,8 @@ import (
 // trick spoils a volume. end takes back what is not in the volume: processes, mounts.
 type trick struct {
 	name string
-	// reported is what the report has to say; nil: everything is removed, and nothing reported. With an
-	// empty first word both is right.
+	// reported is what the report has to say; nil: everything is removed, and nothing reported.
+	// With an empty first word both is right.
 	reported []string
 	play     func(s *fixture, dir string, size sizes) (end func(), err error)
 }
@@ -135,7 +135,8 @@ func modes(_ *fixture, dir string, _ sizes) error {
 		os.Chmod(dir+"/d/e", 0), os.Chmod(dir+"/d", 0), os.Chmod(dir, 0))
 }
 
-// writing goes on making files, directories and text as some user, from inside the volume, until its end.
+// writing goes on making files, directories and text as some user, from inside the volume, until
+// its end.
 func writing(uid string) func(*fixture, string, sizes) (func(), error) {
 	return func(_ *fixture, dir string, _ sizes) (func(), error) {
 		err := errors.Join(os.Mkdir(dir+"/d", 0o777), os.Chmod(dir+"/d", 0o777), os.Chmod(dir, 0o777))
@@ -172,8 +173,8 @@ func movingOut(s *fixture, dir string, size sizes) (func(), error) {
 	return mover(dir, s.next, size)
 }
 
-// mover moves directories to and fro between a volume's tree and another place, by descriptors that it
-// holds, until end. What is next door in the end it removes: it is the volume's.
+// mover moves directories to and fro between a volume's tree and another place, by descriptors that
+// it holds, until end. What is next door in the end it removes: it is the volume's.
 func mover(dir, other string, _ sizes) (func(), error) {
 	const n = 50
 	for i := range n {

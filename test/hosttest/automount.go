@@ -23,8 +23,8 @@ const (
 	automountKindEnv = automountEnv + "_KIND"
 )
 
-// Automounter is an automounter of the kernel's autofs, as systemd is for x-systemd.automount: a process
-// of its own, because the kernel never lets an automounter's process group wait for itself.
+// Automounter is an automounter of the kernel's autofs, as systemd is for x-systemd.automount: a
+// process of its own, because the kernel never lets an automounter's process group wait for itself.
 type Automounter struct {
 	t      T
 	orders io.Writer
@@ -39,9 +39,9 @@ const (
 	holdOrder  = "hold"
 )
 
-// Automount covers dir with autofs. Opening dir has it call mount(8) with these arguments, of which the last
-// is dir; or, for an indirect map (autofs(5)), a directory in dir, which is made when it is looked for. The
-// automounter ends with the test.
+// Automount covers dir with autofs. Opening dir has it call mount(8) with these arguments, of which
+// the last is dir; or, for an indirect map (autofs(5)), a directory in dir, which is made when it
+// is looked for. The automounter ends with the test.
 func Automount(t interface {
 	T
 	Cleanup(func())
@@ -130,7 +130,8 @@ func serveAutomount(dir string) error {
 const (
 	autofsType = "autofs"
 
-	// struct autofs_v5_packet of linux/auto_fs.h, on 64 bits; the token follows two numbers of four bytes.
+	// struct autofs_v5_packet of linux/auto_fs.h, on 64 bits; the token follows two numbers of four
+	// bytes.
 	autofsPacket = 304
 	autofsReady  = 0x9360 // AUTOFS_IOC_READY
 	autofsFail   = 0x9361 // AUTOFS_IOC_FAIL: ENOENT for the processes that wait

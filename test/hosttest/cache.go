@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeepCached holds a file's content in the page cache until release is called, so that it can be read
-// after its device is gone. Memory pressure and DAMON's proactive reclaim evict pages that were only
-// read; mlock(2) keeps them. The mapping pins the mount: release it before unmounting.
+// KeepCached holds a file's content in the page cache until release is called, so that it can be
+// read after its device is gone. Memory pressure and DAMON's proactive reclaim evict pages that
+// were only read; mlock(2) keeps them. The mapping pins the mount: release it before unmounting.
 func KeepCached(t T, file string) (release func()) {
 	t.Helper()
 	f, err := os.Open(file)

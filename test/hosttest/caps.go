@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Without runs f on a thread that lacks these capabilities, such as unix.CAP_SYS_ADMIN. The thread ends with f, and all
-// other threads keep what they have: a goroutine that f starts may have the capabilities.
+// Without runs f on a thread that lacks these capabilities, such as unix.CAP_SYS_ADMIN. The thread
+// ends with f, and all other threads keep what they have: a goroutine that f starts may have the
+// capabilities.
 func Without(t T, f func(), capabilities ...uint) {
 	t.Helper()
 	done := make(chan error, 1)

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// InheritCPUs gives a new cgroup its parent's processors and memory nodes: in version 1 a cpuset has none
-// at first and takes no process, until it has (cpuset(7)). Of another controller, and of version 2, there
-// is nothing to do.
+// InheritCPUs gives a new cgroup its parent's processors and memory nodes: in version 1 a cpuset
+// has none at first and takes no process, until it has (cpuset(7)). Of another controller, and of
+// version 2, there is nothing to do.
 func InheritCPUs(parent, dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(parent, file))
@@ -45,8 +45,9 @@ func Cgroup(t testing.TB, name string) string {
 	return at
 }
 
-// MakeCgroup makes a cgroup of version 2 with this path below the root of its hierarchy. remove kills what is in it, and removes it and
-// those above it that were made with it, also after an error.
+// MakeCgroup makes a cgroup of version 2 with this path below the root of its hierarchy. remove
+// kills what is in it, and removes it and those above it that were made with it, also after an
+// error.
 func MakeCgroup(name string) (at string, remove func() error, err error) {
 	var made []string
 	remove = func() (err error) {

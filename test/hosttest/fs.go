@@ -68,8 +68,9 @@ func (i Image) Mount(t T, dir string, options ...string) {
 	run(t, "mount", "-t", i.Type, "-o", strings.Join(options, ","), i.File, dir)
 }
 
-// Loop attaches the file to a loop device and returns its path. The device goes with this process, or with
-// the last mount of it after that: detaching one that is open does it by the last close (losetup(8)).
+// Loop attaches the file to a loop device and returns its path. The device goes with this process,
+// or with the last mount of it after that: detaching one that is open does it by the last close
+// (losetup(8)).
 func Loop(t T, file string) string {
 	t.Helper()
 	device := run(t, "losetup", "--find", "--show", file)
@@ -93,7 +94,8 @@ func (i Image) UUID(t T) string {
 // Mount calls mount(8) with these arguments.
 func Mount(t T, args ...string) { t.Helper(); run(t, "mount", args...) }
 
-// Unmount unmounts dir, plainly: a mount that stays busy fails the test, because the product may not hold one.
+// Unmount unmounts dir, plainly: a mount that stays busy fails the test, because the product may
+// not hold one.
 func Unmount(t T, dir string) {
 	t.Helper()
 	err := unix.Unmount(dir, 0)
@@ -106,8 +108,8 @@ func Unmount(t T, dir string) {
 	}
 }
 
-// busyFor is how long a process may have a file open in what is unmounted: who looks at a pool for a
-// moment is not who keeps it busy.
+// busyFor is how long a process may have a file open in what is unmounted: who looks at a pool for
+// a moment is not who keeps it busy.
 const busyFor = 30 * time.Second
 
 // UnmountLazy detaches dir as umount -l does.

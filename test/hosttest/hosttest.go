@@ -2,8 +2,8 @@
 //
 // A test binary whose TestMain calls Main runs again in a mount namespace of its own, with a tmpfs
 // over one directory. Everything a test makes (images, mount points, immutable flags) lives in that
-// tmpfs, and loop devices are attached with autoclear, so that the kernel removes all of it when the
-// process ends, however it ends.
+// tmpfs, and loop devices are attached with autoclear, so that the kernel removes all of it when
+// the process ends, however it ends.
 //
 // It will not fake anything, and it will not let a host test pass by skipping: without root it
 // fails, unless HOSTPATH_SKIP_HOST_TESTS=1 says in so many words that nothing is to be proven.
@@ -22,10 +22,12 @@ import (
 
 const (
 	// base is where the tmpfs of a test process is mounted, in its own namespace only. It exists on
-	// every distribution that follows the FHS (section 3.11), so nothing has to be made on the host.
+	// every distribution that follows the FHS (section 3.11), so nothing has to be made on the
+	// host.
 	base = "/media"
 
-	// locks is where daemons under test lock their pools (daemon/state, PoolLocks). It gets a tmpfs too.
+	// locks is where daemons under test lock their pools (daemon/state, PoolLocks). It gets a tmpfs
+	// too.
 	locks = "/run/hostpath-provisioner"
 
 	insideEnv = "HOSTPATH_HOSTTEST_INSIDE"
@@ -69,8 +71,8 @@ func Isolate(body func() int) int {
 func rerun() int {
 	cmd := process.Self(insideEnv + "=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	// An interrupt goes to the whole foreground group: the child ends by it, and this process waits.
-	// Caught and not ignored, because what is ignored stays so in the child (execve(2)).
+	// An interrupt goes to the whole foreground group: the child ends by it, and this process
+	// waits. Caught and not ignored, because what is ignored stays so in the child (execve(2)).
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
 	if os.Getenv(keepEnv) == "1" {
 		return detachable(cmd)

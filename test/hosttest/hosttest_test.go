@@ -32,7 +32,8 @@ func TestPoolMount(t *testing.T) {
 	}
 }
 
-// Of two files whose device is gone, the locked one can still be read after everything else was evicted.
+// Of two files whose device is gone, the locked one can still be read after everything else was
+// evicted.
 func TestKeepCached(t *testing.T) {
 	image := Mkfs(t, "ext4", 16)
 	dir := PoolMount(t, image)

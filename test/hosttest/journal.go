@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Journal puts a socket where journald has its own, in the test's mount namespace. What it returns waits for
-// an entry and returns its fields.
+// Journal puts a socket where journald has its own, in the test's mount namespace. What it returns
+// waits for an entry and returns its fields.
 func Journal(t *testing.T) (receive func() map[string]string) {
 	t.Helper()
 	Mount(t, "-t", "tmpfs", "journal", "/run")
@@ -53,8 +53,8 @@ func journalFields(entry string) map[string]string {
 	return got
 }
 
-// OnJournal makes the environment say that stderr is the journal's stream, as systemd does; with an offset,
-// that another file is.
+// OnJournal makes the environment say that stderr is the journal's stream, as systemd does; with an
+// offset, that another file is.
 func OnJournal(t *testing.T, offset uint64) {
 	t.Helper()
 	var stat unix.Stat_t

@@ -19,8 +19,9 @@ type Namespace struct {
 	holder *process.Child
 }
 
-// NewNamespace makes a mount namespace with a copy of everything that is mounted here now. What is mounted later, in
-// either, is not seen in the other. The setup is shell commands, which run in the namespace.
+// NewNamespace makes a mount namespace with a copy of everything that is mounted here now. What is
+// mounted later, in either, is not seen in the other. The setup is shell commands, which run in the
+// namespace.
 func NewNamespace(t interface {
 	T
 	Cleanup(func())
@@ -43,7 +44,8 @@ func NewNamespace(t interface {
 	return &Namespace{t: t, holder: holder}
 }
 
-// Enter is the words before a command that make it run in the namespace. nsenter becomes the command (execve(2)).
+// Enter is the words before a command that make it run in the namespace. nsenter becomes the
+// command (execve(2)).
 func (n *Namespace) Enter() []string {
 	return []string{"nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", n.holder.PID()), "--"}
 }
@@ -67,7 +69,8 @@ func (n *Namespace) Path(elem ...string) string {
 	return filepath.Join(append([]string{fmt.Sprintf("/proc/%d/root", n.holder.PID())}, elem...)...)
 }
 
-// LoopbackUp brings up the loopback interface of a new network namespace, as ip link set lo up does.
+// LoopbackUp brings up the loopback interface of a new network namespace, as ip link set lo up
+// does.
 func LoopbackUp() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package hungfs is a filesystem in memory that can be told to stop responding, as a dead NFS server
-// does: altogether, or only to certain requests. It can also refuse requests as network filesystems do:
-// no extended attributes, no flags of rename, root squashed, stale handles. It speaks the kernel's FUSE
-// protocol itself, so that nothing has to be installed.
+// Package hungfs is a filesystem in memory that can be told to stop responding, as a dead NFS
+// server does: altogether, or only to certain requests. It can also refuse requests as network
+// filesystems do: no extended attributes, no flags of rename, root squashed, stale handles. It
+// speaks the kernel's FUSE protocol itself, so that nothing has to be installed.
 //
 // It is for tests. It will not lose its data while it hangs, it will not check permissions (the
 // kernel does not either, for root), and it will not leave a thread behind that nothing can kill.
@@ -42,8 +42,8 @@ func Mount(t testing.TB, dir string) *FS {
 	return MountAs(t, dir, "fuse.hungfs", "hungfs")
 }
 
-// MountAs is Mount of a filesystem that the mount table shows with this type, which begins with "fuse.",
-// and this source.
+// MountAs is Mount of a filesystem that the mount table shows with this type, which begins with
+// "fuse.", and this source.
 func MountAs(t testing.TB, dir, fsType, source string) *FS {
 	t.Helper()
 	fs, err := start(dir, fsType, source)
@@ -75,9 +75,9 @@ func start(dir, fsType, source string) (*FS, error) {
 	return fs, nil
 }
 
-// unpoll has the kernel ask once whether files can be polled, and remember that they cannot. Package os
-// asks by a raw system call, in which the garbage collector waits for the thread: if the response is to
-// come from this process, it never does.
+// unpoll has the kernel ask once whether files can be polled, and remember that they cannot.
+// Package os asks by a raw system call, in which the garbage collector waits for the thread: if the
+// response is to come from this process, it never does.
 func (fs *FS) unpoll(dir string) error {
 	name := filepath.Join(dir, ".poll")
 	fd, err := unix.Open(name, unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
@@ -100,15 +100,16 @@ func (fs *FS) Stop(dir string) {
 	_ = unix.Close(fs.wake)
 }
 
-// Killable lets go who waits for a held request and gets a signal, with EINTR, as NFS does. Otherwise
-// he waits whatever happens, as for a disk.
+// Killable lets go who waits for a held request and gets a signal, with EINTR, as NFS does.
+// Otherwise he waits whatever happens, as for a disk.
 func (fs *FS) Killable(yes bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	fs.killable = yes
 }
 
-// Silence stops all responses. Requests are left unread, so that a process that waits can be killed.
+// Silence stops all responses. Requests are left unread, so that a process that waits can be
+// killed.
 func (fs *FS) Silence() {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -122,8 +123,8 @@ func (fs *FS) Hold(ops ...Op) {
 	fs.holding = ops
 }
 
-// Fail makes these requests fail with an error; 0 is as before. ENOSYS says that the filesystem does
-// not know them, which the kernel remembers for the mount's life.
+// Fail makes these requests fail with an error; 0 is as before. ENOSYS says that the filesystem
+// does not know them, which the kernel remembers for the mount's life.
 func (fs *FS) Fail(errno unix.Errno, ops ...Op) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -164,9 +165,9 @@ func (fs *FS) AwaitHeld() {
 }
 
 // serve opens the connection in a descriptor table of its thread alone. If the test process is
-// killed, a thread that waits for a held request cannot die before the request ends (request_wait_answer
-// in fs/fuse/dev.c), and with a shared table it would keep open the very descriptor whose closing
-// ends it.
+// killed, a thread that waits for a held request cannot die before the request ends
+// (request_wait_answer in fs/fuse/dev.c), and with a shared table it would keep open the very
+// descriptor whose closing ends it.
 func (fs *FS) serve(dir, fsType, source string, ready chan<- error) {
 	defer close(fs.ended)
 	runtime.LockOSThread() // never unlocked: the thread ends here, and closes what it opened

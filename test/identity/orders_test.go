@@ -62,8 +62,8 @@ func (o *orders) acting(as rest.ImpersonationConfig) kubernetes.Interface {
 	return client
 }
 
-// makeCanary makes policies that are no part of the product and refuse a ConfigMap: by its name, and by a
-// label that the binding selects.
+// makeCanary makes policies that are no part of the product and refuse a ConfigMap: by its name,
+// and by a label that the binding selects.
 func (o *orders) makeCanary() error {
 	fail := admissionv1.Fail
 	admission := o.admin.AdmissionregistrationV1()
@@ -104,8 +104,8 @@ func (o *orders) makeCanary() error {
 	return nil
 }
 
-// settle waits until the API server judges by all policies and bindings as they are now: it watches the two
-// apart, and takes up together what it has seen, about once a second.
+// settle waits until the API server judges by all policies and bindings as they are now: it watches
+// the two apart, and takes up together what it has seen, about once a second.
 func (o *orders) settle() {
 	o.Helper()
 	o.canary++

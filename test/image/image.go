@@ -1,5 +1,5 @@
-// Package image writes archives of container images for a runtime to import: the tests that run pods
-// have no registry to pull from.
+// Package image writes archives of container images for a runtime to import: the tests that run
+// pods have no registry to pull from.
 //
 // It reads no images, compresses nothing, and makes one layer.
 package image
@@ -36,8 +36,8 @@ type File struct {
 // applets are the names that the busybox of an image has.
 var applets = []string{"sh", "cat", "date", "grep", "id", "ls", "sleep", "stat", "test"}
 
-// Busybox is an image of a static busybox, from that file. It sleeps, whatever arguments it gets, which
-// makes it fit to hold a pod's sandbox too.
+// Busybox is an image of a static busybox, from that file. It sleeps, whatever arguments it gets,
+// which makes it fit to hold a pod's sandbox too.
 func Busybox(name, program string) (Image, error) {
 	data, err := os.ReadFile(program)
 	files := []File{{Name: "bin/busybox", Data: data, Mode: 0o755}}

@@ -14,18 +14,21 @@ type standard struct {
 	broken func(w *worker, s *state, node, pool int) string
 }
 
-// accounts are the invariants of what is promised, in worlds in which a pool has room for so many units.
+// accounts are the invariants of what is promised, in worlds in which a pool has room for so many
+// units.
 var accounts = []standard{
 	{"Promised", "a daemon counts at least what the records of its pool promise, and no more once its work is done, unless a call failed", promisedByRecords},
 	{"Room", "the records of a pool that no other node has promise no more than it has", inRoom},
 }
 
-// settledAccounts are those of states in which the daemon is idle, once everything happened that happens by itself.
+// settledAccounts are those of states in which the daemon is idle, once everything happened that
+// happens by itself.
 var settledAccounts = []standard{
 	{"PromisedExactly", "a daemon counts what the records of its pool promise", exactly},
 }
 
-// account is what a daemon knows of what its pool has promised, in units. known is false before it was counted.
+// account is what a daemon knows of what its pool has promised, in units. known is false before it
+// was counted.
 func (w *worker) account(s *state, node, pool int) (units uint64, known bool) {
 	d := s.daemons[node]
 	if at := w.tree.place(d.task); at != nil {
@@ -58,7 +61,8 @@ func exactly(w *worker, s *state, node, pool int) string {
 }
 
 func inRoom(w *worker, s *state, node, pool int) string {
-	// A daemon of a shared pool that was paused between its decision and the call makes what another one has no room for.
+	// A daemon of a shared pool that was paused between its decision and the call makes what
+	// another one has no room for.
 	if pool != sharedPool && w.promises(s, storeOf(pool, node)) > uint64(s.daemons[node].room) {
 		return "the records promise more than there is"
 	}

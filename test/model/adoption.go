@@ -11,8 +11,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// Volumes of another provisioner are adopted, and given up again, by a process beside the daemon: a call of adopt on the first
-// node. Its requests and calls to the disk are steps as the daemon's are.
+// Volumes of another provisioner are adopted, and given up again, by a process beside the daemon: a
+// call of adopt on the first node. Its requests and calls to the disk are steps as the daemon's
+// are.
 
 // adoption is what a call of adopt is to do.
 type adoption uint8
@@ -84,7 +85,8 @@ func peerMakes(w *worker, s *state, cell int) bool {
 	return true
 }
 
-// peerRemoves: the other provisioner runs again, and removes a volume that is not adopted, with its object.
+// peerRemoves: the other provisioner runs again, and removes a volume that is not adopted, with its
+// object.
 func peerRemoves(w *worker, s *state, cell int) bool {
 	v, on := s.api.volumes[cell], w.on(s, cell)
 	theirs := v.exists && v.peer && !v.adopted && !v.adopting && s.adopter == 0
@@ -210,7 +212,8 @@ func (e *etcd) mark(cell int, given object) response {
 	return response{volume: given}
 }
 
-// adoptionSettlement is an invariant of what there is after one more call of adopt in a state that has settled.
+// adoptionSettlement is an invariant of what there is after one more call of adopt in a state that
+// has settled.
 type adoptionSettlement struct {
 	invariant
 	after adoption

@@ -6,11 +6,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 )
 
-// A daemon has several workers. While one is in the middle of its work another one may do a whole piece: what both know they
-// know as one process, so that the first one goes on with what the second one left. Two that are in the middle at the same
-// time are not played, nor a comparison of all records beside other work.
+// A daemon has several workers. While one is in the middle of its work another one may do a whole
+// piece: what both know they know as one process, so that the first one goes on with what the
+// second one left. Two that are in the middle at the same time are not played, nor a comparison of
+// all records beside other work.
 
-// secondWorker are the pieces of work that another worker of a daemon does before the step that its work is about to do.
+// secondWorker are the pieces of work that another worker of a daemon does before the step that its
+// work is about to do.
 func (w *worker) secondWorker(s state, node int, visit func(move, state)) {
 	if d := &s.daemons[node]; d.run != 0 || d.cache != 0 || !s.spend(workers) {
 		return

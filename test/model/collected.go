@@ -1,6 +1,7 @@
 package main
 
-// Tombstones are kept for a while, and so many of each namespace and class (kube.TombstoneTTL): a node that was away for longer finds none.
+// Tombstones are kept for a while, and so many of each namespace and class (kube.TombstoneTTL): a
+// node that was away for longer finds none.
 
 // tombCollected: what a node has then it keeps, and reports it.
 func tombCollected(_ *worker, s *state, cell int) bool {

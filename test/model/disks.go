@@ -11,8 +11,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// disks is every content that the pool's filesystem had, and what the product's calls made of it. Each call is made once
-// on a real directory for each content, and once more for each of its steps at which the process can die.
+// disks is every content that the pool's filesystem had, and what the product's calls made of it.
+// Each call is made once on a real directory for each content, and once more for each of its steps
+// at which the process can die.
 type disks struct {
 	images  interned[string, *image]
 	results interned[string, result]
@@ -32,8 +33,8 @@ type asked struct {
 	call  call
 }
 
-// outcome is what a call leaves and returns, and what there is after each of its steps, of which a process that dies can
-// leave each that is different.
+// outcome is what a call leaves and returns, and what there is after each of its steps, of which a
+// process that dies can leave each that is different.
 type outcome struct {
 	image, result uint32
 	steps, died   []left
@@ -104,7 +105,8 @@ func (w *workshop) play(d *disks, image uint32, c call) *outcome {
 	return o
 }
 
-// attempt makes a call, and has the process die after its n-th step. It returns the steps that were done.
+// attempt makes a call, and has the process die after its n-th step. It returns the steps that were
+// done.
 func (w *workshop) attempt(d *disks, image uint32, c call, n int) (steps []string, r result) {
 	w.write(d.images.value(image).files)
 	defer func() {

@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// doors hold requests and system calls of a real daemon until they are let through. Each has a name.
+// doors hold requests and system calls of a real daemon until they are let through. Each has a
+// name.
 type doors struct {
 	mu      sync.Mutex
 	wide    bool // everything goes through
@@ -19,8 +20,8 @@ type doors struct {
 	allowed map[string]int // so many of this name go through
 }
 
-// waiter is one that waits. through is closed when it may go on, served when the server has done it, and told when the
-// daemon may have the response.
+// waiter is one that waits. through is closed when it may go on, served when the server has done
+// it, and told when the daemon may have the response.
 type waiter struct {
 	name                  string
 	how                   passage
@@ -126,8 +127,8 @@ func (d *doors) names() (all []string) {
 	return all
 }
 
-// front stands between the daemon and the API server. It holds the requests that are steps in the model, under the
-// model's names, and has the watches break.
+// front stands between the daemon and the API server. It holds the requests that are steps in the
+// model, under the model's names, and has the watches break.
 type front struct {
 	server http.Handler
 	doors  *doors
@@ -184,8 +185,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.serve(w, r, waits)
 }
 
-// follows lets through what the product's client asks at once when a request was refused: how the object is now, and the request
-// once more. A tombstone it removes and makes.
+// follows lets through what the product's client asks at once when a request was refused: how the
+// object is now, and the request once more. A tombstone it removes and makes.
 func (f *front) follows(name string) {
 	if name == takesLease || strings.Contains(name, " the content of ") {
 		return
@@ -200,8 +201,8 @@ func (f *front) follows(name string) {
 	f.doors.allow(name)
 }
 
-// alone has a request that counts the nodes count this one: a daemon among others leaves to them for a moment what each can do,
-// and no time passes in the model.
+// alone has a request that counts the nodes count this one: a daemon among others leaves to them
+// for a moment what each can do, and no time passes in the model.
 func (f *front) alone(r *http.Request) {
 	if q := r.URL.Query(); r.URL.Path == "/api/v1/nodes" && q.Get("limit") == "1" {
 		q.Set("fieldSelector", "metadata.name="+f.node)
@@ -209,7 +210,8 @@ func (f *front) alone(r *http.Request) {
 	}
 }
 
-// serve has the server serve a request that waited, or not, and lets the daemon have the response later, or not.
+// serve has the server serve a request that waited, or not, and lets the daemon have the response
+// later, or not.
 func (f *front) serve(w http.ResponseWriter, r *http.Request, waits *waiter) {
 	if waits.how.fault == fine {
 		f.pass(w, r, waits.name, waits)
@@ -245,8 +247,9 @@ func (f *front) watch(w http.ResponseWriter, r *http.Request) {
 	f.server.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// pass has the server serve a request, and passes the response on when the one that waits may be told. What the product's
-// client asks at once if the server refuses to write is no step of its own.
+// pass has the server serve a request, and passes the response on when the one that waits may be
+// told. What the product's client asks at once if the server refuses to write is no step of its
+// own.
 func (f *front) pass(w http.ResponseWriter, r *http.Request, name string, waits *waiter) {
 	response := httptest.NewRecorder()
 	f.server.ServeHTTP(response, r)

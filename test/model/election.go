@@ -10,8 +10,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// election is the product's elector of one holder, with ports to the state that it is played in. What an elector does about
-// the lease is one step: a write counts only if the lease is still as it was decided on.
+// election is the product's elector of one holder, with ports to the state that it is played in.
+// What an elector does about the lease is one step: a write counts only if the lease is still as it
+// was decided on.
 type election struct {
 	*leadership.Elector
 	mute
@@ -167,9 +168,10 @@ func (w *worker) plays(s state, node int, key electing, lost *loss) (r elected) 
 	return r
 }
 
-// tends lets a daemon look after the lease. It reports whether something came of it that counts: a term that goes on, or not,
-// or that the daemon learned something. That a lease is renewed is nothing, as no daemon's time passes by itself. late says
-// that it has heard nothing of the lease for long; lost, if it is not nil, is what becomes of its request.
+// tends lets a daemon look after the lease. It reports whether something came of it that counts: a
+// term that goes on, or not, or that the daemon learned something. That a lease is renewed is
+// nothing, as no daemon's time passes by itself. late says that it has heard nothing of the lease
+// for long; lost, if it is not nil, is what becomes of its request.
 func (w *worker) tends(s *state, node int, late bool, lost *loss) bool {
 	before, d := *s, &s.daemons[node]
 	if late {
@@ -201,15 +203,16 @@ func (w *worker) hears(s *state, node int) {
 	}
 }
 
-// waits lets the times of the lease pass for a daemon that hears nothing of it. It is the only clock that there is: no other
-// daemon's time passes meanwhile.
+// waits lets the times of the lease pass for a daemon that hears nothing of it. It is the only
+// clock that there is: no other daemon's time passes meanwhile.
 func (s *state) waits(node int) {
 	if d := &s.daemons[node]; d.up {
 		d.elector.old, d.elector.trusted = true, false
 	}
 }
 
-// fence is what a daemon is told that asks whether it is the leader still. Its role it has compared before it asked.
+// fence is what a daemon is told that asks whether it is the leader still. Its role it has compared
+// before it asked.
 func (w *worker) fence(s *state, node int) (leads bool) {
 	d := &s.daemons[node]
 	trusted := d.elector.trusted

@@ -8,8 +8,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// event is something that happens beside the daemon. apply reports whether it can happen now, to the i-th of its
-// objects, and lets it happen.
+// event is something that happens beside the daemon. apply reports whether it can happen now, to
+// the i-th of its objects, and lets it happen.
 type event struct {
 	name  string // with the object's name, if it has one
 	of    int    // how many objects it can happen to
@@ -107,8 +107,8 @@ func claimDeleted(_ *worker, s *state, slot int) bool {
 	return is
 }
 
-// binds: the volume names the claim, by its UID (pkg/controller/volume/persistentvolume, syncUnboundClaim). What a
-// restored etcd has of one of them is made good.
+// binds: the volume names the claim, by its UID (pkg/controller/volume/persistentvolume,
+// syncUnboundClaim). What a restored etcd has of one of them is made good.
 func binds(_ *worker, s *state, cell int) bool {
 	c, exists := s.api.ownClaim(cell)
 	v := &s.api.volumes[cell]
@@ -133,7 +133,8 @@ func releases(_ *worker, s *state, cell int) bool {
 	return true
 }
 
-// unprotects: pv-protection lets go what is being deleted and not bound (pkg/controller/volume/pvprotection).
+// unprotects: pv-protection lets go what is being deleted and not bound
+// (pkg/controller/volume/pvprotection).
 func unprotects(_ *worker, s *state, cell int) bool {
 	v := s.api.volumes[cell]
 	if !v.exists || !v.deleting || !v.protected || v.phase == bound {
@@ -224,10 +225,11 @@ func etcdSaved(w *worker, s *state, _ int) bool {
 	return true
 }
 
-// etcdRestored: objects have other versions than before, because the server counts on from another one. A restore takes
-// seconds, in which requests fail; work that goes on beside it waits for the disk. An Undo that does so would remove the
-// empty directory of a claim that the restored server has bound, and nothing can hinder that.
-// Before an Undo because the claim has a volume that was kept for it there is a look at the disk, which counts as that.
+// etcdRestored: objects have other versions than before, because the server counts on from another
+// one. A restore takes seconds, in which requests fail; work that goes on beside it waits for the
+// disk. An Undo that does so would remove the empty directory of a claim that the restored server
+// has bound, and nothing can hinder that. Before an Undo because the claim has a volume that was
+// kept for it there is a look at the disk, which counts as that.
 func etcdRestored(w *worker, s *state, _ int) bool {
 	for node := range s.daemons {
 		if at := w.tree.place(s.daemons[node].task); at != nil && (at.asks.kind != onDisk || at.asks.disk.name == "Undo" || s.unasked) {

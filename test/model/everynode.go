@@ -43,7 +43,8 @@ type tomb struct {
 	retain bool // the data stays
 }
 
-// bury is Client.WriteTombstone (daemon/kube) and what the API server does with its requests. It reports whether it was written.
+// bury is Client.WriteTombstone (daemon/kube) and what the API server does with its requests. It
+// reports whether it was written.
 func (e *etcd) bury(cell int, retain bool) (first bool) {
 	if was := e.tombs[cell]; was.exists && (was.retain || !retain) {
 		return false
@@ -81,8 +82,9 @@ func (s server) RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) e
 	return s.DeleteVolume(ctx, now)
 }
 
-// decides notes of which volumes the API server told a daemon, in its present work, that the data is to go: the object is
-// released with policy Delete and its claim is gone, or its tombstone says so.
+// decides notes of which volumes the API server told a daemon, in its present work, that the data
+// is to go: the object is released with policy Delete and its claim is gone, or its tombstone says
+// so.
 func (s *state) decides(node int, o op, r response) {
 	going, cell := &s.daemons[node].going, o.at
 	switch o.kind {
@@ -102,8 +104,8 @@ func (s *state) decides(node int, o op, r response) {
 	}
 }
 
-// keeps notes whether an object was let go with policy Retain, or with Delete by a daemon. What people change later no daemon
-// is told.
+// keeps notes whether an object was let go with policy Retain, or with Delete by a daemon. What
+// people change later no daemon is told.
 func (s *state) keeps(cell int, before, now object, by int) {
 	s.off[cell] = !now.finalizer && (before.finalizer && !before.retain && by != others || s.off[cell])
 	s.kept[cell] = !now.finalizer && (before.finalizer && before.retain || s.kept[cell])
@@ -122,8 +124,9 @@ func (s *state) making(on onFile, cell int) bool {
 	return s.poolOf(cell) == everyPool && on.place != emptying
 }
 
-// unwanted reports whether a recorded directory that has neither object nor claim is to go. Of scope every-node a tombstone says
-// so, also one that was not written, or that there never was an object.
+// unwanted reports whether a recorded directory that has neither object nor claim is to go. Of
+// scope every-node a tombstone says so, also one that was not written, or that there never was an
+// object.
 func (s *state) unwanted(on onFile, cell int) bool {
 	if s.poolOf(cell) == everyPool {
 		return on.unnoted && on.data == "" || s.off[cell] && !s.collected[cell] || s.api.tombs[cell] == tomb{exists: true}

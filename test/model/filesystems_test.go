@@ -39,7 +39,8 @@ func madeIn(t *testing.T, name string, states int) (d *disks, all []asked) {
 	return d, all
 }
 
-// before orders calls of the same kind by what they are made on, so that the same ones are chosen each time.
+// before orders calls of the same kind by what they are made on, so that the same ones are chosen
+// each time.
 func (d *disks) before(a, b asked) bool {
 	return d.images.value(a.image).files.text()+fmt.Sprint(a.call) < d.images.value(b.image).files.text()+fmt.Sprint(b.call)
 }
@@ -61,8 +62,8 @@ func returned(r result) string {
 	return workshops.ReplaceAllString(fmt.Sprintf("%+v, %v", r.value, r.err), "POOL")
 }
 
-// TestFilesystems makes calls that the model made once more, on the filesystems that the product is used on: after each of
-// its steps each leaves the same, and it returns the same.
+// TestFilesystems makes calls that the model made once more, on the filesystems that the product is
+// used on: after each of its steps each leaves the same, and it returns the same.
 func TestFilesystems(t *testing.T) {
 	for _, c := range []struct {
 		kind string

@@ -112,8 +112,8 @@ func (s server) SetCapacity(_ context.Context, pv *corev1.PersistentVolume, size
 	return err
 }
 
-// grow is Client.PatchClaimStatus (daemon/kube) and what the API server does with its patch. One of a claim that is gone is
-// not told from one that was changed: the product does the same.
+// grow is Client.PatchClaimStatus (daemon/kube) and what the API server does with its patch. One of
+// a claim that is gone is not told from one that was changed: the product does the same.
 func (e *etcd) grow(cell int, to growth) response {
 	c, exists := e.claimOf(cell)
 	if !exists || !c.bound || c.version != to.version {
@@ -138,8 +138,9 @@ func (e *etcd) enlarge(cell int, given object) response {
 	return response{}
 }
 
-// requested is a change of what a claim requests by people. The API server takes more, and less as long as that is more than
-// the claim has (pkg/apis/core/validation, ValidatePersistentVolumeClaimUpdate).
+// requested is a change of what a claim requests by people. The API server takes more, and less as
+// long as that is more than the claim has (pkg/apis/core/validation,
+// ValidatePersistentVolumeClaimUpdate).
 func requested(s *state, slot int, asks func(growth) more) bool {
 	c := &s.api.claims[slot]
 	to := asks(c.growth)
@@ -171,7 +172,8 @@ func sizeIn(text string) more {
 	return moreThanOne(bytes)
 }
 
-// promised is what the pool keeps for a volume, in units: as its account counts it (daemon/disk, promises).
+// promised is what the pool keeps for a volume, in units: as its account counts it (daemon/disk,
+// promises).
 func (f files) promised(pv string, at record.Place) (sum uint8) {
 	text := cmp.Or(f[own+"/volumes/"+pv+".json"], f[own+"/volumes/"+pv+".json.new"])
 	if text != "" && at != nowhere {
@@ -215,8 +217,8 @@ func sizeKept(s *state, on onFile, cell int) string {
 	return ""
 }
 
-// sizesRestored: a claim that is as it was when etcd was saved has the version of then, and every other one a version that
-// nothing in flight has.
+// sizesRestored: a claim that is as it was when etcd was saved has the version of then, and every
+// other one a version that nothing in flight has.
 func (e *etcd) sizesRestored(was *etcd) {
 	for slot := range e.claims {
 		before, now := was.claims[slot], &e.claims[slot]

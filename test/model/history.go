@@ -2,8 +2,9 @@ package main
 
 import "github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 
-// A watch that breaks begins again where it was. If etcd was restored meanwhile, that is a version of days that are lost: a server
-// that has not come so far refuses it, and what there is is read anew. One that has come so far has another object at that version.
+// A watch that breaks begins again where it was. If etcd was restored meanwhile, that is a version
+// of days that are lost: a server that has not come so far refuses it, and what there is is read
+// anew. One that has come so far has another object at that version.
 
 // past is what became of the version that broken watches know.
 type past uint8

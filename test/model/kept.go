@@ -8,8 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A volume of others can be kept for the claims of a name (spec.claimRef). kube-controller-manager binds such a claim to it and asks no
-// provisioner. With act_on_selected_node a daemon does not wait until a provisioner is asked for.
+// A volume of others can be kept for the claims of a name (spec.claimRef). kube-controller-manager
+// binds such a claim to it and asks no provisioner. With act_on_selected_node a daemon does not
+// wait until a provisioner is asked for.
 
 // keeping is for which claim a volume is kept.
 type keeping uint8
@@ -50,14 +51,16 @@ func keptObject(slot int, k kept) *corev1.PersistentVolume {
 	return v
 }
 
-// ownClaim is claimOf where that claim has, or can have, the volume that is made for it: it was not bound to one that was kept.
+// ownClaim is claimOf where that claim has, or can have, the volume that is made for it: it was not
+// bound to one that was kept.
 func (e *etcd) ownClaim(cell int) (claim, bool) {
 	c, exists := e.claimOf(cell)
 	return c, exists && !c.elsewhere
 }
 
-// keepsData reports whether a volume stays, as is told, though its claim is bound to another one: a restored etcd had unbound the claim when the volume
-// had data, or people had set Retain before it was made again.
+// keepsData reports whether a volume stays, as is told, though its claim is bound to another one: a
+// restored etcd had unbound the claim when the volume had data, or people had set Retain before it
+// was made again.
 func (s *state) keepsData(on onFile, cell int) bool {
 	c, exists := s.api.claimOf(cell)
 	return exists && c.elsewhere && (on.data != "" || on.retained)
@@ -88,7 +91,8 @@ func (w *worker) few(s *state) response {
 	return response{etcd: w.tree.etcds.of(now, now)}
 }
 
-// volumeKept: people make a volume, or the scheduler chose one that is there, for a claim that has none.
+// volumeKept: people make a volume, or the scheduler chose one that is there, for a claim that has
+// none.
 func volumeKept(as keeping) func(*worker, *state, int) bool {
 	return func(_ *worker, s *state, slot int) bool {
 		c, k := s.api.claims[slot], &s.api.kept[slot]
@@ -112,7 +116,8 @@ func keptDeleted(_ *worker, s *state, slot int) bool {
 	return true
 }
 
-// bindsKept: kube-controller-manager finds the volume before, or in place of, the one that is made for the claim (syncUnboundClaim).
+// bindsKept: kube-controller-manager finds the volume before, or in place of, the one that is made
+// for the claim (syncUnboundClaim).
 func bindsKept(_ *worker, s *state, slot int) bool {
 	c, k := &s.api.claims[slot], &s.api.kept[slot]
 	if !c.exists || c.bound || !k.free(*c) {
@@ -122,7 +127,8 @@ func bindsKept(_ *worker, s *state, slot int) bool {
 	return true
 }
 
-// asksFor: kube-controller-manager has found no volume for a claim, and asks its provisioner for one.
+// asksFor: kube-controller-manager has found no volume for a claim, and asks its provisioner for
+// one.
 func asksFor(_ *worker, s *state, slot int) bool {
 	c := &s.api.claims[slot]
 	if !c.exists || c.bound || !c.unasked || s.api.kept[slot].free(*c) || s.api.volumes[cellOf(slot, *c)].exists {
@@ -132,8 +138,9 @@ func asksFor(_ *worker, s *state, slot int) bool {
 	return true
 }
 
-// bars notes, when a daemon begins a piece of work, the claims for which nothing is to be made in it, as long as the volumes that are
-// kept for them are there: those of which it knows that no provisioner was asked.
+// bars notes, when a daemon begins a piece of work, the claims for which nothing is to be made in
+// it, as long as the volumes that are kept for them are there: those of which it knows that no
+// provisioner was asked.
 func (w *worker) bars(s *state, node int) (barred uint8) {
 	known, now := w.view(s, node), s.reached()
 	for slot, c := range known.claims {

@@ -6,8 +6,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// A daemon watches the volume objects with its node's label, or with the scope of a pool that nodes share. People edit it, and the
-// watch brings the object no more; and they set it right.
+// A daemon watches the volume objects with its node's label, or with the scope of a pool that nodes
+// share. People edit it, and the watch brings the object no more; and they set it right.
 
 // anotherNode is in the label in place of the volume's node.
 const anotherNode = "another-node"

@@ -1,6 +1,7 @@
 package main
 
-// late is a request that a daemon gave up and that the API server has not served yet. The response goes nowhere.
+// late is a request that a daemon gave up and that the API server has not served yet. The response
+// goes nowhere.
 type late struct {
 	at   uint32 // the place in the tree of what it asks for, 0 for none
 	node uint8

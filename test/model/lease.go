@@ -8,7 +8,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// lease is the Lease object of the shared pool. Its term is told by its token: numbers of terms are drawn anew for each.
+// lease is the Lease object of the shared pool. Its term is told by its token: numbers of terms are
+// drawn anew for each.
 type lease struct {
 	exists   bool
 	holder   uint8 // 0 is none, else holderOf
@@ -29,7 +30,8 @@ type elector struct {
 	worked   bool
 }
 
-// role is what a daemon does in the shared pool, and whether it holds a term that it does not count on any more.
+// role is what a daemon does in the shared pool, and whether it holds a term that it does not count
+// on any more.
 type role uint8
 
 const (
@@ -136,8 +138,9 @@ func electorOf(m leadership.Memory) elector {
 	return e
 }
 
-// ranked numbers the versions and the tokens anew: only their order matters, and which are the same. Between two
-// versions that were not next to each other there stays one that no write had: a restored server may give it to another one.
+// ranked numbers the versions and the tokens anew: only their order matters, and which are the
+// same. Between two versions that were not next to each other there stays one that no write had: a
+// restored server may give it to another one.
 func (s *state) ranked() {
 	versions := []*uint8{&s.revision}
 	var tokens []*uint8

@@ -14,8 +14,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 )
 
-// What a daemon does about the lease of a shared pool, for real. That it renews its term is let through, but while the other
-// daemon is to take the lease: it does so when it has heard nothing of it for long.
+// What a daemon does about the lease of a shared pool, for real. That it renews its term is let
+// through, but while the other daemon is to take the lease: it does so when it has heard nothing of
+// it for long.
 
 // leaseIs is the lease as the API server has it, nil for none.
 func (st *stage) leaseIs() (*leadership.Lease, error) {
@@ -83,7 +84,8 @@ func (on *machine) writesLease(done func(*leadership.Lease) bool) error {
 	return fmt.Errorf("%w to write the lease; waiting: %q", errElsewhere, on.waiting())
 }
 
-// unmuted lets the other daemons go on with the lease. What they sent before is refused, because the lease was changed since.
+// unmuted lets the other daemons go on with the lease. What they sent before is refused, because
+// the lease was changed since.
 func (on *machine) unmuted() {
 	for _, other := range on.machines {
 		other.mute.Store(false)

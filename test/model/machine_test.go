@@ -17,7 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// machine is a node of a stage, with its daemon. Of two of them each has its own mount namespace, as a host has.
+// machine is a node of a stage, with its daemon. Of two of them each has its own mount namespace,
+// as a host has.
 type machine struct {
 	*stage
 	number    int
@@ -52,7 +53,8 @@ func newMachine(st *stage, number int) *machine {
 	return on
 }
 
-// connected has a process make its system calls and send its requests through the doors. Its kubeconfig is in dir.
+// connected has a process make its system calls and send its requests through the doors. Its
+// kubeconfig is in dir.
 func (on *machine) connected(dir string, f *front) {
 	on.Helper()
 	on.held(dir)
@@ -187,8 +189,8 @@ func (on *machine) tell() {
 	}
 }
 
-// comesTo waits until the daemon is about to do this, as far as it can be held there. A daemon that knows that it does not lead
-// does not ask for the lease.
+// comesTo waits until the daemon is about to do this, as far as it can be held there. A daemon that
+// knows that it does not lead does not ask for the lease.
 func (on *machine) comesTo(o op, before state) error {
 	if o.kind == ended || o.kind == readLease || o.kind == onDisk && on.changesNothing(o.disk, before) {
 		return nil
@@ -232,8 +234,8 @@ func (on *machine) await(is func(name string) bool) (w *waiter, err error) {
 	return w, nil
 }
 
-// readsAgain lets through what a daemon reads that does not come to the next step: its work began before the model's did, and
-// begins once more with what it reads now.
+// readsAgain lets through what a daemon reads that does not come to the next step: its work began
+// before the model's did, and begins once more with what it reads now.
 func (on *machine) readsAgain(looks int) {
 	if looks%100 != 0 {
 		return
@@ -247,7 +249,8 @@ func (on *machine) readsAgain(looks int) {
 	}
 }
 
-// errElsewhere: the daemon's work went another way than the model's, as it does where things are at the same time.
+// errElsewhere: the daemon's work went another way than the model's, as it does where things are at
+// the same time.
 var errElsewhere = errors.New("the daemon does not come")
 
 // passes lets a system call through that is part of a call.

@@ -9,8 +9,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
-// Two names of claims in one pool can change places: what can follow is the same, with the names changed. So of two states that
-// are each other's mirror only one is explored.
+// Two names of claims in one pool can change places: what can follow is the same, with the names
+// changed. So of two states that are each other's mirror only one is explored.
 
 // mirrors has the mirror of each thing that has a number. One worker of the model has it.
 type mirrors struct{ etcds, images, memories, places, results, runs []uint32 }
@@ -24,7 +24,8 @@ func (w *worker) canonical(s *state) uint64 {
 	return min(s.hash(), m.hash())
 }
 
-// symmetric reports whether the two names are of claims in the same pool, and there are claims of both.
+// symmetric reports whether the two names are of claims in the same pool, and there are claims of
+// both.
 func (s *state) symmetric() bool {
 	return s.names == slots && s.in[0] == s.in[1] && !s.clones && !s.snapshots
 }
@@ -218,8 +219,8 @@ func mirrorRecords(all []record.Record) (other []record.Record) {
 	return other
 }
 
-// otherOrder is what follows if a daemon looks at the records of a pool in the other order than that of their names: it is that
-// order in the mirror.
+// otherOrder is what follows if a daemon looks at the records of a pool in the other order than
+// that of their names: it is that order in the mirror.
 func (w *worker) otherOrder(s state, node int, at *place, visit func(move, state)) {
 	o := at.asks
 	if o.kind != onDisk || o.disk.name != "List" || !s.symmetric() {

@@ -31,8 +31,8 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// As many states are explored as there are pairs of mirrors among all states: what follows the mirror of a state is the mirror
-// of what follows the state.
+// As many states are explored as there are pairs of mirrors among all states: what follows the
+// mirror of a state is the mirror of what follows the state.
 func TestMirrorsLeaveNothingOut(t *testing.T) {
 	first, pairs := world{names: 2, claims: 1}.first(), map[uint64]bool{}
 	note := func(w *worker, s *state) {

@@ -4,7 +4,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 )
 
-// worker plays steps. Each has controllers and a directory of its own, and all share what was learned.
+// worker plays steps. Each has controllers and a directory of its own, and all share what was
+// learned.
 type worker struct {
 	tree      *tree
 	product   *product
@@ -85,7 +86,8 @@ func (w *worker) advance(s *state, node int, at *place) {
 	w.idle(s)
 }
 
-// idle lets the watches bring what they have to the idle daemons, and forgets what only work in flight can tell.
+// idle lets the watches bring what they have to the idle daemons, and forgets what only work in
+// flight can tell.
 func (w *worker) idle(s *state) {
 	s.settled()
 	for node := range s.daemons {
@@ -194,8 +196,9 @@ func (w *worker) calls(s *state, node int, c call) *outcome {
 	return done
 }
 
-// put notes what is on a pool's disk now. A directory that is new has nothing that was let go, and one that was put back is to
-// stay. One that was empty and had neither object nor claim, or whose claim was bound to another one, may go.
+// put notes what is on a pool's disk now. A directory that is new has nothing that was let go, and
+// one that was put back is to stay. One that was empty and had neither object nor claim, or whose
+// claim was bound to another one, may go.
 func (w *worker) put(s *state, store int, id uint32) {
 	if id == s.disks[store] {
 		return
@@ -224,10 +227,11 @@ func (w *worker) put(s *state, store int, id uint32) {
 // others is no node: people and the controllers of the cluster.
 const others = -1
 
-// letGo notes what became of objects by the hand of a node's daemon or of others: whether the daemon took its finalizer off one with policy Delete whose claim is
-// gone, and whether that object was deleted then, by whichever hand, with the policy as it was. One that people delete
-// while the daemon is about to counts as the daemon's, also if they changed the policy right before that: the response to
-// its request does not tell by whose hand the object went.
+// letGo notes what became of objects by the hand of a node's daemon or of others: whether the
+// daemon took its finalizer off one with policy Delete whose claim is gone, and whether that object
+// was deleted then, by whichever hand, with the policy as it was. One that people delete while the
+// daemon is about to counts as the daemon's, also if they changed the policy right before that: the
+// response to its request does not tell by whose hand the object went.
 func (w *worker) letGo(s *state, was *etcd, by int) {
 	for cell, before := range was.volumes {
 		now := s.api.volumes[cell]

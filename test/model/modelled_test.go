@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestModelled plays orders that broke an invariant, or would without what mends it, and that the stage of TestReal cannot play.
+// TestModelled plays orders that broke an invariant, or would without what mends it, and that the
+// stage of TestReal cannot play.
 func TestModelled(t *testing.T) {
 	x, err := newExplorer(0)
 	if err != nil {

@@ -135,7 +135,8 @@ func (w *worker) claimsWork(s *state, node int, view *etcd, cell int) bool {
 	return m.Unpublished[uidOf(cell)] != "" || len(m.Published) > 0
 }
 
-// volumesWork: there is something to decide about the object, or about what is left of one that went.
+// volumesWork: there is something to decide about the object, or about what is left of one that
+// went.
 func volumesWork(v object, on onFile) bool {
 	if !v.exists {
 		return on.recorded && on.place != inPool

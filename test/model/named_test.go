@@ -52,10 +52,12 @@ func (on *machine) namedClaim(r *http.Request) string {
 	return on.namedSnapshot(r)
 }
 
-// takesLease is the name of a request by which a daemon takes the lease of a shared pool, or gives it up.
+// takesLease is the name of a request by which a daemon takes the lease of a shared pool, or gives
+// it up.
 const takesLease = "takes the lease"
 
-// namedLease is the name of a request about a lease or a tombstone, which is one, too. That a daemon renews its term is no step.
+// namedLease is the name of a request about a lease or a tombstone, which is one, too. That a
+// daemon renews its term is no step.
 func (on *machine) namedLease(r *http.Request) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, leasesPath), "/")
 	switch {

@@ -29,8 +29,8 @@ var (
 	classNames = [pools]string{"local", "common", "each"}
 )
 
-// chosen is the node that the scheduler chose for each claim. Nothing tells the nodes apart otherwise, so that it stands
-// for each of them.
+// chosen is the node that the scheduler chose for each claim. Nothing tells the nodes apart
+// otherwise, so that it stands for each of them.
 const chosen = 0
 
 func selfOf(node int) plan.Self {
@@ -74,8 +74,8 @@ var phases = map[phase]corev1.PersistentVolumePhase{
 	pending: corev1.VolumePending, available: corev1.VolumeAvailable, bound: corev1.VolumeBound, released: corev1.VolumeReleased,
 }
 
-// volumeObject is a volume object as the API server returns it: as the product makes it (plan.NewVolume), with what
-// changed since.
+// volumeObject is a volume object as the API server returns it: as the product makes it
+// (plan.NewVolume), with what changed since.
 func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	c := claim{exists: true, life: uint8(cell % lives), in: v.in}
 	c.asks = v.size
@@ -106,7 +106,8 @@ func volumeObject(cell int, v object) *corev1.PersistentVolume {
 	return made
 }
 
-// newVolume is the volume object that the product makes for a claim in a pool, under the name of another provisioner if peer. of is as in object.
+// newVolume is the volume object that the product makes for a claim in a pool, under the name of
+// another provisioner if peer. of is as in object.
 func newVolume(claim *corev1.PersistentVolumeClaim, in int, peer bool, of uint8) *corev1.PersistentVolume {
 	self, class, where := selfOf(chosen), classObject(in), pool(in, false)
 	if of != 0 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// order is a world and what happens in it, one event or step a line. Its text begins with the name of the world; lines
-// that begin with # are comments.
+// order is a world and what happens in it, one event or step a line. Its text begins with the name
+// of the world; lines that begin with # are comments.
 type order struct {
 	world world
 	lines []string
@@ -87,8 +87,8 @@ func (w *worker) opening(of world) state {
 	return s
 }
 
-// follow plays an order from the first state of its world. seen, if it is not nil, is called with each move and
-// the line after it.
+// follow plays an order from the first state of its world. seen, if it is not nil, is called with
+// each move and the line after it.
 func (w *worker) follow(o order, seen func(before state, m move, after state, then string) error) (state, error) {
 	s := o.world.first()
 	for n, line := range o.lines {

@@ -19,7 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
-// happenings are the events that can be played for real, by their names. before is the model's state.
+// happenings are the events that can be played for real, by their names. before is the model's
+// state.
 var happenings = map[string]func(st *stage, before state, i int) error{
 	"claim %s is made":                                                         (*stage).claimMade,
 	"claim %s is deleted":                                                      (*stage).claimDeleted,
@@ -242,7 +243,8 @@ func (st *stage) nodeBack(state, int) error {
 	return nil
 }
 
-// timePasses: what a daemon made just now it made long ago then, and what another node began it helps with.
+// timePasses: what a daemon made just now it made long ago then, and what another node began it
+// helps with.
 func (st *stage) timePasses(state, int) error {
 	long := 5 * time.Second
 	if st.pool == everyPool {
@@ -297,8 +299,9 @@ func (st *stage) happen(before state, m move, after state, then string) error {
 	return st.agree(after)
 }
 
-// slow are events before which the daemon does not get the response to its last request, nor is it told of the event before.
-// It would begin with a call to the disk and be held there, and a disk that does not respond for some seconds closes the pool.
+// slow are events before which the daemon does not get the response to its last request, nor is it
+// told of the event before. It would begin with a call to the disk and be held there, and a disk
+// that does not respond for some seconds closes the pool.
 var slow = map[string]bool{"etcd is saved": true, "etcd is restored": true}
 
 // step lets the daemon do what it did in the model, or kills it there.
@@ -317,7 +320,8 @@ func (on *machine) step(before state, m move, after state) error {
 	return err
 }
 
-// does lets a process do a step, or come to the place where it dies, before what it asks for or in it.
+// does lets a process do a step, or come to the place where it dies, before what it asks for or in
+// it.
 func (on *machine) does(m move, asks op, dies bool, before, after state) error {
 	on.doors.disallow()
 	on.tell()
@@ -340,7 +344,8 @@ func (on *machine) does(m move, asks op, dies bool, before, after state) error {
 	return nil // it takes up work: its first step tells
 }
 
-// request lets a request through, and waits until it was served. The process has the response when its work is to go on.
+// request lets a request through, and waits until it was served. The process has the response when
+// its work is to go on.
 func (on *machine) request(m move) error {
 	how := passage{}
 	if m.what == unwaited {
@@ -364,8 +369,8 @@ func (on *machine) request(m move) error {
 // pause is between two looks at what no event tells of.
 func (st *stage) pause() { <-time.After(5 * time.Millisecond) }
 
-// settle lets everything happen that happens by itself, and returns which invariant does not hold on the way or then. The
-// error is how the end differs from the model's.
+// settle lets everything happen that happens by itself, and returns which invariant does not hold
+// on the way or then. The error is how the end differs from the model's.
 func (st *stage) settle(s state) (wrong string, err error) {
 	st.worker.ends(&s)
 	last := s

@@ -32,7 +32,8 @@ func (p *product) adopts(r root, responses []response) *place {
 	return &place{root: r, responses: responses, asks: p.asks}
 }
 
-// adoptAPI is the API that adopt has. What a volume that is no CSI driver's does not need is not there.
+// adoptAPI is the API that adopt has. What a volume that is no CSI driver's does not need is not
+// there.
 type adoptAPI struct {
 	adopt.API
 	p *product

@@ -12,7 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// product is the product's controllers, with ports that the model responses. One worker of the model has it.
+// product is the product's controllers, with ports that the model responses. One worker of the
+// model has it.
 type product struct {
 	controllers map[setting]*controller.Controller
 	gate        *gate.Gate

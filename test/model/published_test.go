@@ -25,8 +25,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// The world of the CSI node service: a pool with one volume, and two pods. Its calls are made on the real kernel, in each state, between
-// which anything else may happen that mounts, removes or restarts. A state is made anew for each event that is tried in it.
+// The world of the CSI node service: a pool with one volume, and two pods. Its calls are made on
+// the real kernel, in each state, between which anything else may happen that mounts, removes or
+// restarts. A state is made anew for each event that is tried in it.
 
 // lies is what is mounted at the pool's mount point.
 type lies uint8
@@ -257,7 +258,8 @@ func (p *playhouse) loses() {
 	p.must(os.Remove(p.path("ours/" + record.OwnDir + "/volumes/" + publishedPV + ".json")))
 }
 
-// act is something that can happen in a scene. apply reports what is wrong with what came of it; may whether it can happen.
+// act is something that can happen in a scene. apply reports what is wrong with what came of it;
+// may whether it can happen.
 type sceneEvent struct {
 	name  string
 	may   func(s scene) bool
@@ -352,7 +354,8 @@ func (p *playhouse) wrongIn(s scene) string {
 	return ""
 }
 
-// TestPublished plays every order of events between the CSI node service and a pool, and checks named invariants in each state.
+// TestPublished plays every order of events between the CSI node service and a pool, and checks
+// named invariants in each state.
 func TestPublished(t *testing.T) {
 	p := newPlayhouse(t)
 	first := scene{at: ours}

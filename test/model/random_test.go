@@ -21,7 +21,8 @@ var (
 	mostMoves = flag.Int("moves", 40, "so many events in an order at most")
 )
 
-// TestRandom plays orders that the model chooses at random on the real daemon. What is printed with a finding chooses the same order.
+// TestRandom plays orders that the model chooses at random on the real daemon. What is printed with
+// a finding chooses the same order.
 func TestRandom(t *testing.T) {
 	seed := *firstSeed
 	if seed == 0 {
@@ -39,8 +40,8 @@ func TestRandom(t *testing.T) {
 	t.Logf("%d orders, %d of them as in the model to the end", played, whole)
 }
 
-// TestLong plays orders that make test leaves out: most take long, because a daemon takes the lease of a shared pool when it has heard
-// nothing of it for long.
+// TestLong plays orders that make test leaves out: most take long, because a daemon takes the lease
+// of a shared pool when it has heard nothing of it for long.
 func TestLong(t *testing.T) {
 	plane := fixture.OwnPlane(t)
 	files, err := filepath.Glob(filepath.Join("testdata", "long", "*.txt"))

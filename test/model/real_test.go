@@ -26,8 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestReal plays the kept orders on the daemon's binary, a real API server and a real filesystem, beside the model: after
-// each event objects and files are those of the model, and in the end every invariant holds.
+// TestReal plays the kept orders on the daemon's binary, a real API server and a real filesystem,
+// beside the model: after each event objects and files are those of the model, and in the end every
+// invariant holds.
 func TestReal(t *testing.T) {
 	files := orders(t)
 	if *orderFile != "" {

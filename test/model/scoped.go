@@ -8,9 +8,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// In some worlds each node's configuration has scope node or shared for the second pool, which both have mounted. It changes while the node's
-// daemon is off. Whether a gate opens is what hostcheck's and daemon/ownership's rules say of the marker and of the records; who opens
-// it writes into the marker whose the pool is. A look at the marker with what is written into it is one step.
+// In some worlds each node's configuration has scope node or shared for the second pool, which both
+// have mounted. It changes while the node's daemon is off. Whether a gate opens is what hostcheck's
+// and daemon/ownership's rules say of the marker and of the records; who opens it writes into the
+// marker whose the pool is. A look at the marker with what is written into it is one step.
 
 // whose is what the second pool's marker says.
 type whose uint8
@@ -58,7 +59,8 @@ func whoseBy(m hostcheck.Marker) whose {
 	return nobodys
 }
 
-// ofScope reports whether a daemon that looks at the second pool may open it, and completes the marker then.
+// ofScope reports whether a daemon that looks at the second pool may open it, and completes the
+// marker then.
 func (w *worker) ofScope(s *state, d *daemon) bool {
 	if !s.scoping {
 		return true
@@ -141,8 +143,9 @@ func (s *state) served() bool {
 	return false
 }
 
-// waitsForItsNode reports whether a volume object of one node has no record any more, because etcd was restored after the volume was
-// removed, and that node's daemon does not work in the pool, which is shared by now: no other one's watches bring it.
+// waitsForItsNode reports whether a volume object of one node has no record any more, because etcd
+// was restored after the volume was removed, and that node's daemon does not work in the pool,
+// which is shared by now: no other one's watches bring it.
 func (s *state) waitsForItsNode(v object, on onFile) bool {
 	if !s.scoping || v.of == 0 || on.recorded {
 		return false
@@ -151,7 +154,8 @@ func (s *state) waitsForItsNode(v object, on onFile) bool {
 	return !d.open[sharedPool] || !d.single && d.elector.role() != leading
 }
 
-// mixed reports whether a daemon that has the second pool alone, as it knows, has its gate open beside another one.
+// mixed reports whether a daemon that has the second pool alone, as it knows, has its gate open
+// beside another one.
 func (s *state) mixed() bool {
 	return s.scoping && s.daemons[0].open[sharedPool] && s.daemons[1].open[sharedPool] && (s.daemons[0].single || s.daemons[1].single)
 }
@@ -166,7 +170,8 @@ func scopeChanged(_ *worker, s *state, node int) bool {
 	return true
 }
 
-// sharedNoMore is prepare --from-shared: the daemons that share the pool were stopped, as the documentation has it.
+// sharedNoMore is prepare --from-shared: the daemons that share the pool were stopped, as the
+// documentation has it.
 func sharedNoMore(_ *worker, s *state, _ int) bool {
 	alone := false
 	for _, d := range s.daemons {
@@ -182,7 +187,8 @@ func sharedNoMore(_ *worker, s *state, _ int) bool {
 	return true
 }
 
-// aloneNoMore is prepare --from-node where the configuration says that the pool is shared: that node's daemon ended.
+// aloneNoMore is prepare --from-node where the configuration says that the pool is shared: that
+// node's daemon ended.
 func aloneNoMore(_ *worker, s *state, node int) bool {
 	if s.mark != firstNodes+whose(node) || s.daemons[node].up || s.daemons[1-node].single || !s.spend(scopings) {
 		return false

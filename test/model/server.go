@@ -1,7 +1,7 @@
 package main
 
-// serve does what the API server does with a step of the product, in the state, and returns its response. Reads change
-// nothing.
+// serve does what the API server does with a step of the product, in the state, and returns its
+// response. Reads change nothing.
 func (e *etcd) serve(o op) response {
 	switch o.kind {
 	case getClaim:
@@ -34,8 +34,9 @@ func (e *etcd) serve(o op) response {
 	return response{}
 }
 
-// create makes a volume object, and returns the one that is there already, if there is one. The API server adds the
-// finalizer of pv-protection (plugin/pkg/admission/storage/storageobjectinuseprotection).
+// create makes a volume object, and returns the one that is there already, if there is one. The API
+// server adds the finalizer of pv-protection
+// (plugin/pkg/admission/storage/storageobjectinuseprotection).
 func (e *etcd) create(cell int, v object) (existing object) {
 	if old := e.volumes[cell]; old.exists {
 		return old
@@ -92,5 +93,6 @@ func (e *etcd) put(cell int, v object) {
 	e.volumes[cell] = v
 }
 
-// next is a version after this one. So few are enough to tell the changes during one piece of work apart.
+// next is a version after this one. So few are enough to tell the changes during one piece of work
+// apart.
 func next(version uint8) uint8 { return (version + 1) % 16 }

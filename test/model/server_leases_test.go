@@ -10,7 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// leases is a lease and a tombstone on a real API server, beside those of the model, and what two daemons know of the lease.
+// leases is a lease and a tombstone on a real API server, beside those of the model, and what two
+// daemons know of the lease.
 type leases struct {
 	client *kube.Client
 	name   string
@@ -20,7 +21,8 @@ type leases struct {
 	seen   [nodes]lease            // in the model
 }
 
-// ofLeases are what daemons do with them. Each returns what the real server and the model's returned.
+// ofLeases are what daemons do with them. Each returns what the real server and the model's
+// returned.
 var ofLeases = []struct {
 	name string
 	do   func(ctx context.Context, l *leases) (onReal, onModel bool, err error)
@@ -93,7 +95,8 @@ func (l *leases) differs(ctx context.Context) string {
 	return ""
 }
 
-// sequencesOfLeases are those of three operations, and those in which a daemon writes what was changed since it read.
+// sequencesOfLeases are those of three operations, and those in which a daemon writes what was
+// changed since it read.
 func sequencesOfLeases() (all [][]int) {
 	n := len(ofLeases)
 	for i := range n * n * n {

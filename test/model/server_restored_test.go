@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
-// restored is a volume before and after etcd is restored: what is done before it is saved, after that, and with what was
-// read before after it was restored.
+// restored is a volume before and after etcd is restored: what is done before it is saved, after
+// that, and with what was read before after it was restored.
 type restored struct {
 	*real
 	steps [3]operation
@@ -30,8 +30,9 @@ func (r *restored) name() string {
 	return strings.ReplaceAll(strings.ToLower("restored "+names(r.steps[:])), " ", "-")
 }
 
-// ofRestores are those whose volume object changes after etcd was saved. That an object is deleted with the version that it had
-// when it was saved is left out: the real server does it, and in the model a restored object has another version (etcdRestored).
+// ofRestores are those whose volume object changes after etcd was saved. That an object is deleted
+// with the version that it had when it was saved is left out: the real server does it, and in the
+// model a restored object has another version (etcdRestored).
 func ofRestores() (all []*restored) {
 	for _, first := range []string{"read again", "policy", "release"} {
 		for _, second := range []string{"object deleted", "claim deleted", "policy", "finalizers", "claimRef"} {
@@ -49,7 +50,8 @@ func ofRestores() (all []*restored) {
 	return all
 }
 
-// TestServerRestored compares the real API server and the model's after etcd was restored to an earlier moment.
+// TestServerRestored compares the real API server and the model's after etcd was restored to an
+// earlier moment.
 func TestServerRestored(t *testing.T) {
 	plane, all := fixture.OwnPlane(t), ofRestores()
 	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: selfOf(0), Namespace: "server"})

@@ -45,7 +45,8 @@ var (
 	}}
 )
 
-// ofSizes are sequences of them: each write after each change, and as the product does it, which reads before it writes.
+// ofSizes are sequences of them: each write after each change, and as the product does it, which
+// reads before it writes.
 func ofSizes() (all [][]operation) {
 	changes := []operation{asksMore, beginsGrowth, endsGrowth, enlarges, operationNamed("policy"), operationNamed("claim deleted")}
 	for _, first := range changes {
@@ -77,7 +78,8 @@ func (r *real) asks(ctx context.Context, changed bool) error {
 	return err
 }
 
-// status writes the status of the claim as it was read last. A claim that is gone is not told from one that was changed.
+// status writes the status of the claim as it was read last. A claim that is gone is not told from
+// one that was changed.
 func (r *real) status(ctx context.Context, s plan.ClaimStatus) (onReal, onModel error) {
 	_, onReal = r.client.PatchClaimStatus(ctx, r.claim, s)
 	if gone(onReal) == nil && onReal != nil {

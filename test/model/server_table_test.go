@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// served are the requests to the model's API server that were compared with a real one. That of nil notes nothing.
+// served are the requests to the model's API server that were compared with a real one. That of nil
+// notes nothing.
 type served struct {
 	mu    sync.Mutex
 	kinds map[kind]bool
@@ -29,7 +30,8 @@ func (s *served) note(k kind) {
 	s.kinds[k] = true
 }
 
-// comparedElsewhere are the requests that TestServer does not make, and what shows how a real API server responds.
+// comparedElsewhere are the requests that TestServer does not make, and what shows how a real API
+// server responds.
 var comparedElsewhere = map[kind]string{
 	eachVolume:     "a list, of which the model's has each object as getVolume",
 	listVolumes:    "the same",
@@ -41,7 +43,8 @@ var comparedElsewhere = map[kind]string{
 	releaseContent: "TestSnapshot (test/e2e)",
 }
 
-// complete reports each request that was compared nowhere, and each that was, although comparedElsewhere says that it is not.
+// complete reports each request that was compared nowhere, and each that was, although
+// comparedElsewhere says that it is not.
 func (s *served) complete(t *testing.T) {
 	t.Helper()
 	for k := ended + 1; k < onDisk; k++ {

@@ -19,8 +19,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// real is one claim and its volume on a real API server, beside those of the model. given is the volume object that the
-// product read first, as each of its steps is given it.
+// real is one claim and its volume on a real API server, beside those of the model. given is the
+// volume object that the product read first, as each of its steps is given it.
 type real struct {
 	plane  *cluster.Cluster
 	client *kube.Client
@@ -156,8 +156,8 @@ func (r *real) differs(ctx context.Context) string {
 	return ""
 }
 
-// phaseOf is the phase of a claim, once kube-controller-manager has looked at it (syncClaim). To the model, and to the
-// product, a claim whose volume object is gone is a bound one.
+// phaseOf is the phase of a claim, once kube-controller-manager has looked at it (syncClaim). To
+// the model, and to the product, a claim whose volume object is gone is a bound one.
 func phaseOf(of etcd) corev1.PersistentVolumeClaimPhase {
 	switch {
 	case !of.claims[0].bound:
@@ -187,8 +187,9 @@ func (r *real) agree(ctx context.Context) error {
 	return nil
 }
 
-// newReal makes a claim with its volume, bound. They have a class of their own: kube-controller-manager binds a new claim
-// to any volume of its class that is available, such as one whose claimRef another sequence took out.
+// newReal makes a claim with its volume, bound. They have a class of their own:
+// kube-controller-manager binds a new claim to any volume of its class that is available, such as
+// one whose claimRef another sequence took out.
 func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, namespace, name string) (*real, error) {
 	class := classObject(nodePool)
 	class.Name = name
@@ -218,9 +219,10 @@ func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, n
 	return r, err
 }
 
-// TestServer does each sequence of two operations on a real API server, beside a real kube-controller-manager, and on
-// the model's, sequences of those that are about sizes, and of those with leases and tombstones, and compares what the objects
-// become and what the product is told; and what the product's watches bring that missed something.
+// TestServer does each sequence of two operations on a real API server, beside a real
+// kube-controller-manager, and on the model's, sequences of those that are about sizes, and of
+// those with leases and tombstones, and compares what the objects become and what the product is
+// told; and what the product's watches bring that missed something.
 func TestServer(t *testing.T) {
 	harness.Timeout = time.Minute
 	plane := fixture.OwnPlane(t)

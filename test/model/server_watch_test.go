@@ -16,7 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// missed is a volume that is changed while the watches are broken: what is done meanwhile, with what was read before.
+// missed is a volume that is changed while the watches are broken: what is done meanwhile, with
+// what was read before.
 type missed struct {
 	*real
 	operations []operation
@@ -33,7 +34,8 @@ func ofGaps() (all []*missed) {
 	return all
 }
 
-// watched are the product's informers behind a front that breaks their watches, and the worker of the model.
+// watched are the product's informers behind a front that breaks their watches, and the worker of
+// the model.
 type watched struct {
 	front   *front
 	volumes *kube.Informer[*corev1.PersistentVolume]
@@ -94,8 +96,9 @@ func (w *watched) agrees(ctx context.Context, m *missed) error {
 	return nil
 }
 
-// compareWatches compares what the product's watches and the model's bring before they break, while they are broken, and when
-// they go on: what there was when they broke, and then what there is, also what was removed meanwhile.
+// compareWatches compares what the product's watches and the model's bring before they break, while
+// they are broken, and when they go on: what there was when they broke, and then what there is,
+// also what was removed meanwhile.
 func compareWatches(ctx context.Context, t *testing.T, plane *cluster.Cluster, client *kube.Client, done *served) {
 	t.Helper()
 	x, err := newExplorer(0)

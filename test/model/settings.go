@@ -4,7 +4,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// naming is which provisioner a daemon's configuration names. The classes, and what was made by them, have the default name.
+// naming is which provisioner a daemon's configuration names. The classes, and what was made by
+// them, have the default name.
 type naming uint8
 
 const (
@@ -84,9 +85,9 @@ func aliasSet(w *worker, s *state, node int) bool {
 	return started(w, s, node)
 }
 
-// clusterChanged: another cluster's API server has the address. In the middle of a piece of work that is left out: an Undo
-// that was decided on what two clusters responded would remove the empty directory of a claim, and no request tells which
-// cluster another one goes to.
+// clusterChanged: another cluster's API server has the address. In the middle of a piece of work
+// that is left out: an Undo that was decided on what two clusters responded would remove the empty
+// directory of a claim, and no request tells which cluster another one goes to.
 func clusterChanged(_ *worker, s *state, _ int) bool {
 	if s.busy() || s.other || !s.spend(clusters) {
 		return false
@@ -101,8 +102,8 @@ func clusterBack(_ *worker, s *state, _ int) bool {
 	return was != s.other
 }
 
-// mayOpen is whether a pool is in order for a daemon that looks at it: mounted, and of the cluster that it knows. A daemon
-// that knows another one asks again (ownership.Cluster, Recall).
+// mayOpen is whether a pool is in order for a daemon that looks at it: mounted, and of the cluster
+// that it knows. A daemon that knows another one asks again (ownership.Cluster, Recall).
 func (w *worker) mayOpen(s *state, d *daemon, pool int) bool {
 	d.elsewhere = d.elsewhere && s.other
 	return s.mounted[d.node][pool] && !d.elsewhere && (pool != int(s.spare.pool) || s.inOrder(d)) && (pool != sharedPool || w.ofScope(s, d))

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// settlements are what must hold when nothing more happens: the daemon runs, its pool is mounted, its watches are
-// current, and it and kube-controller-manager did all that they do by themselves.
+// settlements are what must hold when nothing more happens: the daemon runs, its pool is mounted,
+// its watches are current, and it and kube-controller-manager did all that they do by themselves.
 var settlements = []invariant{
 	{"ClaimSettles", "a claim has its volume, whole and in its place, unless its data went before", claimSettles},
 	{"KeptInPlace", "the directory of a volume that is to be kept, with its object, is in its place", keptInPlace},
@@ -71,8 +71,9 @@ func nothingLeft(s *state, on onFile, cell int) string {
 // rounds bounds how long a state may take to settle.
 const rounds = 40
 
-// settle lets everything happen that happens by itself, and nothing else. It returns what does not hold then, and calls
-// seen with each state on the way, until that reports that it was settled before.
+// settle lets everything happen that happens by itself, and nothing else. It returns what does not
+// hold then, and calls seen with each state on the way, until that reports that it was settled
+// before.
 func (w *worker) settle(s state, seen func(*state) bool) string {
 	var past []state
 	for range rounds {
@@ -87,8 +88,8 @@ func (w *worker) settle(s state, seen func(*state) bool) string {
 	return "Settles: it goes on for ever"
 }
 
-// unsettledIn returns what does not hold in any of the states through which a daemon goes again and again, one that tries a copy
-// anew for example.
+// unsettledIn returns what does not hold in any of the states through which a daemon goes again and
+// again, one that tries a copy anew for example.
 func (w *worker) unsettledIn(cycle []state) (wrong string) {
 	for _, s := range cycle {
 		if wrong = w.unsettled(&s); wrong == "" {
@@ -178,7 +179,8 @@ func (w *worker) unsettled(s *state) string {
 	return w.unadopted(*s)
 }
 
-// abandoned reports whether each node is gone that has a pool, or a node with a pool's filesystem of its own.
+// abandoned reports whether each node is gone that has a pool, or a node with a pool's filesystem
+// of its own.
 func (s *state) abandoned(part, pool int) bool {
 	if pool == everyPool {
 		return s.daemons[part].off

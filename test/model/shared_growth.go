@@ -4,7 +4,8 @@ import "maps"
 
 // Who takes a lease over counts what the pool has promised: others changed that meanwhile.
 
-// recounts has a daemon forget what it knows of the shared pool's promises, also in the middle of its work.
+// recounts has a daemon forget what it knows of the shared pool's promises, also in the middle of
+// its work.
 func (w *worker) recounts(s *state, node int) {
 	d := &s.daemons[node]
 	if d.room == 0 {
@@ -25,14 +26,16 @@ func (w *worker) recounts(s *state, node int) {
 	}
 }
 
-// counts reports whether a daemon's account of a pool can be compared with the records: of a shared pool that of the daemon that
-// works there, once another one has ended what it was paused in and the records were looked at.
+// counts reports whether a daemon's account of a pool can be compared with the records: of a shared
+// pool that of the daemon that works there, once another one has ended what it was paused in and
+// the records were looked at.
 func (s *state) counts(node, pool int) bool {
 	e := s.daemons[node].elector
 	return pool != sharedPool || e.role() == leading && e.term == s.lease.token
 }
 
-// recordKeepsUp: a daemon of a shared pool that was paused in the middle of an expansion writes its size after the next daemon's.
+// recordKeepsUp: a daemon of a shared pool that was paused in the middle of an expansion writes its
+// size after the next daemon's.
 func recordKeepsUp(s *state, on onFile, cell int) string {
 	if s.poolOf(cell) != sharedPool {
 		return ""

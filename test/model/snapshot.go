@@ -14,8 +14,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
-// There is one snapshot: a VolumeSnapshot with its VolumeSnapshotContent, of the volume of a claim with the first name. Claims with the
-// second name can be made from it. The snapshot-controller's part is in snapshot_events.go.
+// There is one snapshot: a VolumeSnapshot with its VolumeSnapshotContent, of the volume of a claim
+// with the first name. Claims with the second name can be made from it. The snapshot-controller's
+// part is in snapshot_events.go.
 
 // snapshotCell stands for the snapshot where a cell stands for a volume.
 const snapshotCell = -2
@@ -28,7 +29,8 @@ const (
 	snapshotClass  = "snapshots"
 )
 
-// content is the snapshot as the API server has it: what is not of the VolumeSnapshot is of its content.
+// content is the snapshot as the API server has it: what is not of the VolumeSnapshot is of its
+// content.
 type content struct {
 	asked     bool // there is a VolumeSnapshot
 	withdrawn bool // which is being deleted
@@ -80,7 +82,8 @@ func (c content) as() *snapshotapi.Content {
 	return made
 }
 
-// contentOf is what the world keeps of a content that the product gives back. The volume's cell and the VolumeSnapshot are the server's.
+// contentOf is what the world keeps of a content that the product gives back. The volume's cell and
+// the VolumeSnapshot are the server's.
 func contentOf(of *snapshotapi.Content) content {
 	c := content{exists: true, retain: of.Spec.DeletionPolicy != snapshotapi.PolicyDelete, deleting: of.DeletionTimestamp != nil, ready: of.Ready()}
 	_, c.going = of.Annotations[snapshotapi.BeingDeleted]
@@ -214,7 +217,8 @@ func (e *etcd) releaseContent(to content) response {
 	return r
 }
 
-// goes: a content that is being deleted goes with its finalizer, and then the VolumeSnapshot, of which the snapshot-controller takes its own.
+// goes: a content that is being deleted goes with its finalizer, and then the VolumeSnapshot, of
+// which the snapshot-controller takes its own.
 func (c *content) goes() {
 	if c.exists && c.deleting && !c.finalizer {
 		*c = content{asked: c.asked && !c.withdrawn, of: c.of}

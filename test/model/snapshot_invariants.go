@@ -1,6 +1,7 @@
 package main
 
-// ofSnapshot is an invariant of the snapshot: on is what the pool has of it, of what it has of its volume.
+// ofSnapshot is an invariant of the snapshot: on is what the pool has of it, of what it has of its
+// volume.
 type ofSnapshot struct {
 	name   string
 	means  string

@@ -22,7 +22,8 @@ import (
 
 // What the stage has for volumes of another provisioner, and for calls of adopt.
 
-// adopter makes the calls of adopt on the first node. Each is a process beside the daemon, with doors of its own.
+// adopter makes the calls of adopt on the first node. Each is a process beside the daemon, with
+// doors of its own.
 type adopter struct {
 	*machine
 	kubeconfigFile string
@@ -117,7 +118,8 @@ func (a *adopter) ends() error {
 	return fmt.Errorf("%w to the end of adopt; waiting: %q", errElsewhere, a.doors.names())
 }
 
-// dies ends a call that is under way: what is not played to its end has ended there. Of no adopter there is none.
+// dies ends a call that is under way: what is not played to its end has ended there. Of no adopter
+// there is none.
 func (a *adopter) dies() {
 	if a == nil || a.child == nil {
 		return
@@ -127,8 +129,9 @@ func (a *adopter) dies() {
 	a.doors.disallow()
 }
 
-// settles ends a call that is under way. What one that was killed left half written the daemon finds when it compares its records with the
-// API server's objects, which it does when it starts, and every ten minutes.
+// settles ends a call that is under way. What one that was killed left half written the daemon
+// finds when it compares its records with the API server's objects, which it does when it starts,
+// and every ten minutes.
 func (a *adopter) settles() {
 	if a == nil {
 		return
@@ -139,8 +142,8 @@ func (a *adopter) settles() {
 	a.Must(a.start())
 }
 
-// unadopted has adopt called once more, and adopt --undo, in a world that has settled: what the order called last first. It
-// returns which invariant of what there is then does not hold.
+// unadopted has adopt called once more, and adopt --undo, in a world that has settled: what the
+// order called last first. It returns which invariant of what there is then does not hold.
 func (a *adopter) unadopted(settled state) (wrong string) {
 	if a == nil {
 		return ""

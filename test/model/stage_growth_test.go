@@ -51,7 +51,8 @@ func (st *stage) asksFor(slot int, to more) error {
 	return err
 }
 
-// claimSize is what a claim that is made requests: a unit, where the pool has room for so many of them.
+// claimSize is what a claim that is made requests: a unit, where the pool has room for so many of
+// them.
 func claimSize(s state) string {
 	if s.daemons[0].room == 0 {
 		return "1Mi"

@@ -15,8 +15,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
-// What the stage has for volumes that are kept for claims. The real kube-controller-manager binds, or asks a provisioner, as soon as there is
-// a claim: here its controller of volumes is off, and the stage does its steps when the order comes to them.
+// What the stage has for volumes that are kept for claims. The real kube-controller-manager binds,
+// or asks a provisioner, as soon as there is a claim: here its controller of volumes is off, and
+// the stage does its steps when the order comes to them.
 
 // planes are the control planes of a test, each started when it is needed.
 type planes struct {
@@ -39,7 +40,8 @@ func (p *planes) of(w world) *cluster.Cluster {
 	return p.whole
 }
 
-// waitsAs is the name under which a request waits. The daemon reads few volume objects by the same request as all of them.
+// waitsAs is the name under which a request waits. The daemon reads few volume objects by the same
+// request as all of them.
 func waitsAs(o op) string {
 	if o.kind == fewVolumes {
 		o.kind = eachVolume
@@ -145,13 +147,15 @@ func (st *stage) seenKept(s *state) error {
 	return nil
 }
 
-// keptClaim notes of a claim whether a provisioner was asked for it, and whether it has the volume that was kept for it.
+// keptClaim notes of a claim whether a provisioner was asked for it, and whether it has the volume
+// that was kept for it.
 func (st *stage) keptClaim(c *claim, slot int, of *corev1.PersistentVolumeClaim) {
 	c.unasked = of.Annotations[plan.StorageProvisioner] == ""
 	c.elsewhere = of.Spec.VolumeName == st.kept(slot)
 }
 
-// binderSettles is what the controller of volumes goes on to do by itself. What it meant to change may have gone meanwhile.
+// binderSettles is what the controller of volumes goes on to do by itself. What it meant to change
+// may have gone meanwhile.
 func (st *stage) binderSettles(seen state) {
 	st.Helper()
 	if !st.first.unasked {

@@ -15,8 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// What the stage has for daemons whose configurations differ in the scope of a pool: whose the pool is its marker says, and a gate is
-// open as that has it.
+// What the stage has for daemons whose configurations differ in the scope of a pool: whose the pool
+// is its marker says, and a gate is open as that has it.
 
 // nodesModelled puts the model's name of its node into an object that is one node's.
 func (st *stage) nodesModelled(pv *corev1.PersistentVolume) {
@@ -27,7 +27,8 @@ func (st *stage) nodesModelled(pv *corev1.PersistentVolume) {
 	}
 }
 
-// watched reports whether gates are compared: where something else than whether the pool is mounted opens them.
+// watched reports whether gates are compared: where something else than whether the pool is mounted
+// opens them.
 func (s *state) watched() bool { return s.scoping || s.exchanges() || s.twice }
 
 // ownersSeen notes whose the pool is by its marker, and which gates are open.
@@ -63,7 +64,8 @@ func (st *stage) marked() whose {
 	return whoseBy(m)
 }
 
-// gatesDiffer is how marker and gates differ from the model's, "" if they do not, or if a daemon of the model is yet to look.
+// gatesDiffer is how marker and gates differ from the model's, "" if they do not, or if a daemon of
+// the model is yet to look.
 func (st *stage) gatesDiffer(s state) string {
 	if st.worker.unlooked(&s) {
 		return ""
@@ -85,12 +87,14 @@ func (st *stage) gatesDiffer(s state) string {
 	return ""
 }
 
-// heldAtDisk reports whether a call to the disk is held, for which a daemon closes the pool after some seconds.
+// heldAtDisk reports whether a call to the disk is held, for which a daemon closes the pool after
+// some seconds.
 func (on *machine) heldAtDisk() bool {
 	return on.find(func(name string) bool { return strings.HasPrefix(name, diskCall) }) != nil
 }
 
-// gateOpens waits until a daemon that was started first has its gate as the model's has it then, before the next one is.
+// gateOpens waits until a daemon that was started first has its gate as the model's has it then,
+// before the next one is.
 func (st *stage) gateOpens(on *machine) error {
 	if !st.first.watched() {
 		return nil
@@ -104,8 +108,8 @@ func (st *stage) gateOpens(on *machine) error {
 	return fmt.Errorf("the gate on %s does not become open: %t", on.name, want)
 }
 
-// looks has a daemon look at its pool, as it does by itself some seconds later: something is mounted on its host. What it comes to
-// is waited for as all is that follows an event.
+// looks has a daemon look at its pool, as it does by itself some seconds later: something is
+// mounted on its host. What it comes to is waited for as all is that follows an event.
 func (st *stage) looks(_ state, i int) error {
 	return st.machines[i/pools].stirs()
 }
@@ -165,8 +169,8 @@ func (on *machine) prepares(words ...string) error {
 	return nil
 }
 
-// unlooked reports whether a daemon is yet to look at a pool that it finds otherwise than before, where a real one looks
-// by itself or is told by the mount table.
+// unlooked reports whether a daemon is yet to look at a pool that it finds otherwise than before,
+// where a real one looks by itself or is told by the mount table.
 func (w *worker) unlooked(s *state) bool {
 	for i := range mountPoints {
 		if after := *s; s.watched() && looked(w, &after, i) {

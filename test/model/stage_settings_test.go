@@ -11,8 +11,8 @@ import (
 
 // What the stage has for configurations that change, and for what the scheduler does.
 
-// choosesAgain is what the scheduler does for a pod whose claim was given back because the pool was closed, as it is where a call to the
-// disk is held for long.
+// choosesAgain is what the scheduler does for a pod whose claim was given back because the pool was
+// closed, as it is where a call to the disk is held for long.
 func (st *stage) choosesAgain(s state) {
 	claims := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace)
 	for slot, c := range s.api.claims {

@@ -16,7 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// What the stage has for the snapshot. It plays people and the snapshot-controller, in the same steps as snapshot_events.go.
+// What the stage has for the snapshot. It plays people and the snapshot-controller, in the same
+// steps as snapshot_events.go.
 
 const (
 	snapshotsOf = "volumesnapshots"
@@ -104,7 +105,8 @@ func (st *stage) contentForced(state, int) error {
 	return st.patchSnapshot(contentsOf, `{"metadata":{"finalizers":null}}`)
 }
 
-// contentFollows is the next step of the snapshot-controller with a VolumeSnapshot that is being deleted.
+// contentFollows is the next step of the snapshot-controller with a VolumeSnapshot that is being
+// deleted.
 func (st *stage) contentFollows(before state, i int) error {
 	switch c := before.api.snapshot; {
 	case !c.withdrawn:
@@ -119,8 +121,8 @@ func (st *stage) contentFollows(before state, i int) error {
 	return nil
 }
 
-// snapshotSettles is what the snapshot-controller goes on to do by itself after a state. What it meant to change may have gone meanwhile. It
-// notes whether the snapshot was whole by then.
+// snapshotSettles is what the snapshot-controller goes on to do by itself after a state. What it
+// meant to change may have gone meanwhile. It notes whether the snapshot was whole by then.
 func (st *stage) snapshotSettles(after, seen state, real *state) {
 	st.Helper()
 	if !st.first.snapshots {
@@ -145,8 +147,9 @@ func (st *stage) read(resource, name string, into any) (bool, error) {
 	return true, runtime.DefaultUnstructuredConverter.FromUnstructured(o.UnstructuredContent(), into)
 }
 
-// seenSnapshot notes the VolumeSnapshot and its content. What the snapshot-controller does at once it has done then: the status of the
-// VolumeSnapshot has what its content's says, and it goes with its content where it does so in the model.
+// seenSnapshot notes the VolumeSnapshot and its content. What the snapshot-controller does at once
+// it has done then: the status of the VolumeSnapshot has what its content's says, and it goes with
+// its content where it does so in the model.
 func (st *stage) seenSnapshot(s *state, in content) error {
 	shot := st.taken()
 	if shot.uid == "" {

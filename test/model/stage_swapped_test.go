@@ -16,16 +16,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// What the stage has for storage that is exchanged: another filesystem in place of the pool's, on each node that has the pool.
+// What the stage has for storage that is exchanged: another filesystem in place of the pool's, on
+// each node that has the pool.
 
-// exchanging are the events in which that happens. No daemon may have a file of the pool open then. One that waits for a response
-// has none.
+// exchanging are the events in which that happens. No daemon may have a file of the pool open then.
+// One that waits for a response has none.
 var exchanging = map[string]bool{
 	"another filesystem is mounted as the pool": true, "the pool's own filesystem is mounted again": true,
 }
 
-// atDisk reports whether a daemon is about to call the disk, in its work or in what it has not taken up yet. A real one has begun
-// with the call.
+// atDisk reports whether a daemon is about to call the disk, in its work or in what it has not
+// taken up yet. A real one has begun with the call.
 func (w *worker) atDisk(s *state) (is bool) {
 	for node := range s.daemons {
 		switch d := &s.daemons[node]; {
@@ -84,8 +85,8 @@ func (st *stage) exchanges(before state, with hosttest.Image) error {
 	return st.puts(with)
 }
 
-// puts mounts an image in place of what is mounted as the pool, everywhere. The daemons stand still for that: they find it in the
-// place of the other one at once.
+// puts mounts an image in place of what is mounted as the pool, everywhere. The daemons stand still
+// for that: they find it in the place of the other one at once.
 func (st *stage) puts(image hosttest.Image) error {
 	defer st.signals(syscall.SIGCONT)
 	st.placed = ""
@@ -109,7 +110,8 @@ func (st *stage) ownAgain() {
 	}
 }
 
-// cleared unmounts the pool everywhere, with the daemons standing still. One that looks at the pool just now is let go on first.
+// cleared unmounts the pool everywhere, with the daemons standing still. One that looks at the pool
+// just now is let go on first.
 func (st *stage) cleared() error {
 	where := []*machine{{stage: st}} // this process, and each node with mounts of its own
 	for _, on := range st.machines {
@@ -139,7 +141,8 @@ func (st *stage) signals(s os.Signal) {
 	}
 }
 
-// openElsewhere is which gate is open while the filesystem with another marker is mounted, "" if none is.
+// openElsewhere is which gate is open while the filesystem with another marker is mounted, "" if
+// none is.
 func (s *state) openElsewhere() string {
 	for node := range s.daemons {
 		if s.spare.kind == marked && s.inPlace != 0 && s.daemons[node].open[s.spare.pool] {
@@ -149,7 +152,8 @@ func (s *state) openElsewhere() string {
 	return ""
 }
 
-// otherDisk is what there is of volumes on the filesystem with another marker when all has settled, "" if nothing is.
+// otherDisk is what there is of volumes on the filesystem with another marker when all has settled,
+// "" if nothing is.
 func (st *stage) otherDisk() string {
 	if st.first.spare.kind != marked {
 		return ""

@@ -28,7 +28,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// stage is a real API server, real filesystems and the daemon's binary on one node or two, on which an order is played step by step.
+// stage is a real API server, real filesystems and the daemon's binary on one node or two, on which
+// an order is played step by step.
 type stage struct {
 	*fixture.Environment
 	plane    *cluster.Cluster
@@ -100,7 +101,8 @@ func (st *stage) storage() {
 	}
 }
 
-// proxiedKubeconfig writes one with the daemons' account for what stands between them and the API server.
+// proxiedKubeconfig writes one with the daemons' account for what stands between them and the API
+// server.
 func proxiedKubeconfig(e *fixture.Environment, file, address string, authority []byte) {
 	e.Helper()
 	const account = ownNamespace
@@ -128,8 +130,8 @@ func (st *stage) modelled(text string) string {
 	return text
 }
 
-// differs is how the real objects and files differ from the model's, "" if they do not. What kube-controller-manager and
-// pv-protection do by themselves they have done, here and there.
+// differs is how the real objects and files differ from the model's, "" if they do not. What
+// kube-controller-manager and pv-protection do by themselves they have done, here and there.
 func (st *stage) differs(real, s state) string {
 	for again := true; again; {
 		again = false
@@ -151,7 +153,8 @@ func (st *stage) differs(real, s state) string {
 	return ""
 }
 
-// visible reports whether this process can look into a node's pool. A shared one it has mounted, too.
+// visible reports whether this process can look into a node's pool. A shared one it has mounted,
+// too.
 func (on *machine) visible(s state) bool {
 	return on.pool == sharedPool || s.twice || s.mounted[on.number][on.pool]
 }
@@ -191,7 +194,8 @@ func outline(all files) map[string]string {
 	return of
 }
 
-// seen is the real world, as a state of the model that has nothing but objects and files. in is the model's, which has what is mounted.
+// seen is the real world, as a state of the model that has nothing but objects and files. in is the
+// model's, which has what is mounted.
 func (st *stage) seen(in state) (s state, err error) {
 	for cell, name := range st.known() {
 		if name == "" {
@@ -252,8 +256,8 @@ func (st *stage) seenCell(s *state, cell int, name string) error {
 	return err
 }
 
-// files are the pool's, with the model's names of volumes. What is renamed while the directories are read is in none of them, or in
-// two: they are read until nothing changed in between.
+// files are the pool's, with the model's names of volumes. What is renamed while the directories
+// are read is in none of them, or in two: they are read until nothing changed in between.
 func (on *machine) files() (files, error) {
 	before, err := on.filesOnce()
 	for range 100 {
@@ -306,8 +310,8 @@ func (st *stage) agree(s state) error {
 	return fmt.Errorf("the real world does not become as the model's: %s; waiting: %q", wrong, st.waiting())
 }
 
-// soon is a context for one step. It ends before a request of the daemon does that waits (kube, callTimeout), so that an
-// order that went another way goes on with that.
+// soon is a context for one step. It ends before a request of the daemon does that waits (kube,
+// callTimeout), so that an order that went another way goes on with that.
 func (st *stage) soon() context.Context {
 	ctx, cancel := context.WithTimeout(st.Ctx, 20*time.Second)
 	st.Cleanup(cancel)

@@ -8,9 +8,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
-// run is a call to the shared pool that was stopped after one of its steps, with its process, or what happened to the pool
-// since. The descriptors that such a call has open are in no content of the pool: it is played from its beginning when it
-// goes on.
+// run is a call to the shared pool that was stopped after one of its steps, with its process, or
+// what happened to the pool since. The descriptors that such a call has open are in no content of
+// the pool: it is played from its beginning when it goes on.
 type run struct {
 	before uint32 // the run without its last change; 0: the call was stopped just now
 	image  uint32 // on which the call was made
@@ -50,7 +50,8 @@ func (d *disks) goOn(id uint32, w *workshop) *outcome {
 	return o
 }
 
-// goOn plays a call on a real directory, up to the step after which it was stopped, what happened since, and the rest.
+// goOn plays a call on a real directory, up to the step after which it was stopped, what happened
+// since, and the rest.
 func (w *workshop) goOn(d *disks, id uint32) *outcome {
 	var changes []run
 	r := d.runs.value(id - 1)
@@ -79,7 +80,8 @@ func (w *workshop) goOn(d *disks, id uint32) *outcome {
 	return &outcome{image: d.image(w.read()), result: d.result(end)}
 }
 
-// pool is the store that a call is made with, each time a new one: its process has made no other call.
+// pool is the store that a call is made with, each time a new one: its process has made no other
+// call.
 func (w *workshop) pool(c call, atStep func(string)) *volume.Pool {
 	return volume.New(volume.Options{Name: poolNames[c.pool], Path: w.path, HostID: c.hostID(), AtStep: atStep})
 }

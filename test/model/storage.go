@@ -10,8 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// storage is the pool's directory as the product reaches it. Each call is a step. What no step of this world needs is
-// not there.
+// storage is the pool's directory as the product reaches it. Each call is a step. What no step of
+// this world needs is not there.
 type storage struct {
 	disk.Storage
 	p    *product

@@ -8,14 +8,16 @@ import (
 	"path/filepath"
 )
 
-// stranger is a call that makes a volume's directory, and after which of its steps people make one under the same name.
+// stranger is a call that makes a volume's directory, and after which of its steps people make one
+// under the same name.
 type stranger struct {
 	asked
 	step int
 }
 
-// besides are the moves by which people make a directory under a volume's name while the daemon makes the volume: between its
-// look at the name and the rename, and at each other step of the call.
+// besides are the moves by which people make a directory under a volume's name while the daemon
+// makes the volume: between its look at the name and the rename, and at each other step of the
+// call.
 func (w *worker) besides(s state, node int, at *place, visit func(move, state)) {
 	o := at.asks
 	if o.kind != onDisk || o.disk.name != "Create" || o.disk.pool != nodePool || !s.mounted[node][nodePool] || s.people || !s.spend(strangers) {

@@ -7,9 +7,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// In place of a pool's filesystem, of scope node or shared by both nodes, another one can be mounted: one with another marker, or a copy of the first one, block
-// by block, at an earlier state. Whether the gate opens then is what hostcheck's rules say of the marker. A daemon looks at the
-// pool at any time, also while it works.
+// In place of a pool's filesystem, of scope node or shared by both nodes, another one can be
+// mounted: one with another marker, or a copy of the first one, block by block, at an earlier
+// state. Whether the gate opens then is what hostcheck's rules say of the marker. A daemon looks at
+// the pool at any time, also while it works.
 
 // filesystem is a kind of filesystem.
 type filesystem uint8
@@ -79,7 +80,8 @@ func diskBack(_ *worker, s *state, _ int) bool {
 	return true
 }
 
-// reaches reports whether a daemon's call is made in a directory that is mounted, and is the one that the gate was opened by.
+// reaches reports whether a daemon's call is made in a directory that is mounted, and is the one
+// that the gate was opened by.
 func (s *state) reaches(node int, c call) bool {
 	return s.mounted[node][c.pool] && (c.pool != s.spare.pool || c.on == s.inPlace)
 }
@@ -101,7 +103,8 @@ func (s *state) news(node, pool int) look {
 	return look{looked: true, open: d.open[pool], seen: d.look.seen}
 }
 
-// inOrder reports whether a daemon that looks at that pool finds it in order. Where nothing can be exchanged it does.
+// inOrder reports whether a daemon that looks at that pool finds it in order. Where nothing can be
+// exchanged it does.
 func (s *state) inOrder(d *daemon) bool {
 	if !s.exchanges() && !s.twice {
 		return true
@@ -137,7 +140,8 @@ func judgements() map[judgement]bool {
 	return all
 }
 
-// finds reports whether a node that remembers the pool's own marker finds a filesystem with this one in order.
+// finds reports whether a node that remembers the pool's own marker finds a filesystem with this
+// one in order.
 func finds(pool int, scope string, node uint8, mark hostcheck.Marker) bool {
 	p := config.Pool{Name: poolNames[pool], Path: pathOf(pool), MountPoint: pathOf(pool), RequireMount: true, Immutable: config.ImmutableOff, Scope: scope}
 	e := prober.Expect(nodeName(int(node)), p, markerOf(pool))

@@ -17,7 +17,8 @@ type root struct {
 	role   role // in the shared pool
 }
 
-// place is a place in a piece of work: what was responded until here, and what the product asks for next.
+// place is a place in a piece of work: what was responded until here, and what the product asks for
+// next.
 type place struct {
 	id        uint32
 	root      root

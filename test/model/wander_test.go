@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// wander returns an order of at most so many events, chosen at random among what can happen and can be played on a real daemon.
+// wander returns an order of at most so many events, chosen at random among what can happen and can
+// be played on a real daemon.
 func (w *worker) wander(of world, r *rand.Rand, most int) order {
 	o := order{world: of, lines: slices.Clone(of.opening)}
 	s := w.opening(of)
@@ -33,8 +34,8 @@ func (w *worker) chance(s state, r *rand.Rand) (chosen move, after state, any bo
 	return chosen, after, any
 }
 
-// weight is how often a move is chosen among others; 0: never, because it cannot be played for real. Daemons do what is to be
-// done more often than they are disturbed.
+// weight is how often a move is chosen among others; 0: never, because it cannot be played for
+// real. Daemons do what is to be done more often than they are disturbed.
 func (w *worker) weight(s *state, m move, after *state) int {
 	text := m.String()
 	switch {
@@ -84,8 +85,8 @@ func eventWeight(s *state, m move) int {
 	return 8
 }
 
-// leaseWeight is that of a move between a daemon and the lease. A daemon whose term is over, by its own clock, is held in its
-// work; one that is to have a response late or never is not.
+// leaseWeight is that of a move between a daemon and the lease. A daemon whose term is over, by its
+// own clock, is held in its work; one that is to have a response late or never is not.
 func leaseWeight(s *state, m move, after *state) int {
 	switch {
 	case m.what != heardOfLease && m.what != tookLease, after.lease.reporter:

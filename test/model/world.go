@@ -5,7 +5,8 @@ import (
 	"hash/maphash"
 )
 
-// The size of the world: so many names of claims, and so many claims that have each name, one after the other.
+// The size of the world: so many names of claims, and so many claims that have each name, one after
+// the other.
 const (
 	slots = 2
 	lives = 2
@@ -13,7 +14,8 @@ const (
 	nodes = 2             // each with a daemon, as far as a world has them
 )
 
-// The pools: one of scope node, which only the first node has, one of scope shared, and one of scope every-node.
+// The pools: one of scope node, which only the first node has, one of scope shared, and one of
+// scope every-node.
 const (
 	nodePool = iota
 	sharedPool
@@ -40,7 +42,8 @@ type claim struct {
 	life    uint8 // which of those of its name
 	clone   bool  // of the claim with the first name
 	restore bool  // from the snapshot
-	// unasked: kube-controller-manager has asked no provisioner for it. elsewhere: it is bound to a volume that was kept for it.
+	// unasked: kube-controller-manager has asked no provisioner for it. elsewhere: it is bound to a
+	// volume that was kept for it.
 	unasked, elsewhere bool
 	growth
 }
@@ -207,7 +210,8 @@ func daemonName(node int) string {
 	return "the daemon" + ofNode(node)
 }
 
-// ofNode is what an order has behind a thing of a node. Nothing is said of the first one, which most worlds have alone.
+// ofNode is what an order has behind a thing of a node. Nothing is said of the first one, which
+// most worlds have alone.
 func ofNode(node int) string {
 	if node == 0 {
 		return ""
@@ -268,7 +272,8 @@ func (s *state) busy() bool {
 	return s.adopter != 0 || s.late.at != 0
 }
 
-// turns gives a daemon the next step. The other one may be in the middle of its work: so often as the budget has it.
+// turns gives a daemon the next step. The other one may be in the middle of its work: so often as
+// the budget has it.
 func (s *state) turns(node int) bool {
 	was := s.last
 	s.last = uint8(node)

@@ -8,14 +8,16 @@ import (
 	"testing"
 )
 
-// exploredStates and exploredNames are what the tests of this process explored, one after the other.
+// exploredStates and exploredNames are what the tests of this process explored, one after the
+// other.
 var (
 	exploredStates int
 	exploredNames  = map[string]bool{}
 )
 
-// seeded is how many states of each world every change is tried with, less than a minute for all worlds on two processors.
-// With HOSTPATH_WORLDS=whole (make test-worlds, make mutants) it is as many as a test says.
+// seeded is how many states of each world every change is tried with, less than a minute for all
+// worlds on two processors. With HOSTPATH_WORLDS=whole (make test-worlds, make mutants) it is as
+// many as a test says.
 const seeded = 5_000
 
 // explored explores a world up to so many states, and reports what does not hold.

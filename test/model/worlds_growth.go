@@ -1,6 +1,7 @@
 package main
 
-// growing are worlds in which claims request more than they have, and pools have room for so many units.
+// growing are worlds in which claims request more than they have, and pools have room for so many
+// units.
 var growing = []world{
 	{name: "grown", names: 1, claims: 1, room: 3, steady: true, left: [budgets]uint8{sizes: 2, kills: 1, deletions: 1}},
 	{name: "grown-losses", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 2, losses: 1, unmounts: 1}},

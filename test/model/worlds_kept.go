@@ -1,6 +1,7 @@
 package main
 
-// keepings are worlds in which the daemon acts as soon as a node was chosen, and volumes of others are kept for claims.
+// keepings are worlds in which the daemon acts as soon as a node was chosen, and volumes of others
+// are kept for claims.
 var keepings = []world{
 	{name: "kept", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 1, kills: 1}},
 	{name: "kept-deleted", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 2, deletions: 1, policies: 1}},

@@ -1,6 +1,7 @@
 package main
 
-// latenesses are worlds in which the API server serves a request when its daemon has given it up and does something else.
+// latenesses are worlds in which the API server serves a request when its daemon has given it up
+// and does something else.
 var latenesses = []world{
 	{name: "late", names: 1, claims: 1, left: [budgets]uint8{lates: 1, policies: 1, deletions: 1}},
 	{name: "late-killed", names: 1, claims: 1, left: [budgets]uint8{lates: 1, deletions: 1, kills: 1}},

@@ -1,7 +1,7 @@
 package main
 
-// twoNodes are worlds of two nodes with a shared pool, of which each has a daemon. A term begins when one of them takes the
-// lease: with two terms the work goes from one to the other.
+// twoNodes are worlds of two nodes with a shared pool, of which each has a daemon. A term begins
+// when one of them takes the lease: with two terms the work goes from one to the other.
 var twoNodes = []world{
 	{name: "shared", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1}},
 	{name: "shared-killed", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, kills: 1}},

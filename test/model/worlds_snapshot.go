@@ -2,7 +2,8 @@ package main
 
 import "slices"
 
-// snapshotted are worlds in which a snapshot is taken of a volume with data, or was, and a claim is made from it.
+// snapshotted are worlds in which a snapshot is taken of a volume with data, or was, and a claim is
+// made from it.
 var snapshotted = []world{
 	{name: "snapshot", names: 2, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1, kills: 1}},
 	{name: "snapshot-losses", names: 2, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1, losses: 1, unmounts: 1}},

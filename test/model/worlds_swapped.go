@@ -1,6 +1,7 @@
 package main
 
-// swapping are worlds in which another filesystem is mounted in place of the pool's, or the pool's on the other node, too.
+// swapping are worlds in which another filesystem is mounted in place of the pool's, or the pool's
+// on the other node, too.
 var swapping = []world{
 	{name: "swapped", names: 1, claims: 1, spare: marked, left: [budgets]uint8{swaps: 2, kills: 1}},
 	{name: "copied-disk", names: 1, claims: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, policies: 1}},

@@ -11,7 +11,8 @@ func TestSharedDiskCopied(t *testing.T)   { explored(t, "shared-copied", 20_000)
 func TestSharedCopiedKilled(t *testing.T) { explored(t, "shared-copied-killed", 20_000) }
 func TestDiskMountedTwice(t *testing.T)   { explored(t, "twice", 20_000) }
 
-// A filesystem with the pool's marker is in order on the pool's node alone, and one with another marker nowhere.
+// A filesystem with the pool's marker is in order on the pool's node alone, and one with another
+// marker nowhere.
 func TestMarkersAreJudged(t *testing.T) {
 	other := markOf(nodePool)
 	other.ID = "another"

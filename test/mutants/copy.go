@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 )
 
-// copyOf is a copy of the working tree, in which one breakage at a time is made. With -trimpath the build
-// cache does not see where it is (go help build), so that only what a breakage changes is compiled.
+// copyOf is a copy of the working tree, in which one breakage at a time is made. With -trimpath the
+// build cache does not see where it is (go help build), so that only what a breakage changes is
+// compiled.
 type copyOf struct {
 	root string
 	dir  string
@@ -20,7 +21,8 @@ type copyOf struct {
 	compiled string // the tests of this package
 }
 
-// newCopy copies what git would commit, tracked or not, and links what was built from other modules.
+// newCopy copies what git would commit, tracked or not, and links what was built from other
+// modules.
 func newCopy(ctx context.Context, root string) (*copyOf, error) {
 	dir, err := os.MkdirTemp("", "mutants-")
 	if err != nil {

@@ -61,8 +61,8 @@ func readList(root string) ([]mutant, error) {
 	return all, errors.Join(errs...)
 }
 
-// parse reads the entries of one file. They are separated by empty lines; a line that begins with "#" is a
-// comment. An entry has
+// parse reads the entries of one file. They are separated by empty lines; a line that begins with
+// "#" is a comment. An entry has
 //
 //	name: the promise that is broken
 //	path/of/the/file.go
@@ -199,7 +199,8 @@ func (p proof) missing(root string) string {
 	return why
 }
 
-// find returns the build constraint of the files that have a proof's tests, "" for none, and which part of the proof does not exist.
+// find returns the build constraint of the files that have a proof's tests, "" for none, and which
+// part of the proof does not exist.
 func (p proof) find(root string) (tag, why string) {
 	files, _ := filepath.Glob(filepath.Join(root, p.Package, "*_test.go"))
 	if len(files) == 0 {

@@ -11,8 +11,8 @@ import (
 // least is how many breakages there are at least.
 const least = 60
 
-// What the list names is there: each old line once in its file, each proof in its package. A commit that changes
-// a line that an entry breaks changes the entry, too.
+// What the list names is there: each old line once in its file, each proof in its package. A commit
+// that changes a line that an entry breaks changes the entry, too.
 func TestListFitsTheTree(t *testing.T) {
 	all, err := readList(rig.Root())
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command mutants breaks the product on purpose, one line at a time, and runs the proof that must notice.
-// A proof that stays green beside its breakage cannot fail, and proves nothing.
+// Command mutants breaks the product on purpose, one line at a time, and runs the proof that must
+// notice. A proof that stays green beside its breakage cannot fail, and proves nothing.
 //
 // The breakages are in list/*.txt. Each is applied to a copy of the working tree, never to the tree
 // itself. A proof must be green without a breakage first.

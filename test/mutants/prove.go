@@ -73,8 +73,8 @@ func (p prover) prove(ctx context.Context, what proof) (o outcome) {
 	return outcome{verdict: judge(out, err), output: out}
 }
 
-// command runs one in its own process group, because a test binary starts others, and ends all of them
-// when it takes far too long.
+// command runs one in its own process group, because a test binary starts others, and ends all of
+// them when it takes far too long.
 func (p prover) command(ctx context.Context, dir, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*p.timeout)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// try runs each proof without a breakage, then each breakage with its proof, and prints the verdicts as
-// they come. An error says what cannot be relied on.
+// try runs each proof without a breakage, then each breakage with its proof, and prints the
+// verdicts as they come. An error says what cannot be relied on.
 func try(ctx context.Context, opt options, chosen []mutant, out io.Writer) error {
 	began := time.Now()
 	provers, err := newProvers(ctx, opt)

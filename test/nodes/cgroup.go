@@ -44,8 +44,8 @@ func hierarchies() ([]string, error) {
 	return all, nil
 }
 
-// makeCgroup makes the cgroup in each hierarchy. In version 1 a new cpuset has no processor and takes
-// no process, until it has its parent's (cpuset(7)).
+// makeCgroup makes the cgroup in each hierarchy. In version 1 a new cpuset has no processor and
+// takes no process, until it has its parent's (cpuset(7)).
 func makeCgroup(name string) error {
 	all, err := hierarchies()
 	if err != nil {

@@ -2,8 +2,8 @@ package nodes
 
 import "fmt"
 
-// imageName is what pods name as their image. No registry has it: "localhost" is no registry's, and pods
-// say imagePullPolicy Never.
+// imageName is what pods name as their image. No registry has it: "localhost" is no registry's, and
+// pods say imagePullPolicy Never.
 const imageName = "localhost/hostpath-nodes:1"
 
 // containerdConfig is in version 2 of the format, which containerd 1.6 wants and 2.x still reads.

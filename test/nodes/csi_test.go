@@ -109,7 +109,8 @@ func (c *csiNode) killed(ctx context.Context, w *environment) {
 	}
 }
 
-// restarted prints how long kubelet is without the driver after its own restart, and without a response after the service's.
+// restarted prints how long kubelet is without the driver after its own restart, and without a
+// response after the service's.
 func (c *csiNode) restarted(ctx context.Context, w *environment) {
 	container := containerOf(w.ready(ctx, "first"))
 	before := c.registrations(w)

@@ -21,12 +21,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// csiData is the driver on two nodes. What is tried is on node-a; the scheduler would have chosen node-b.
+// csiData is the driver on two nodes. What is tried is on node-a; the scheduler would have chosen
+// node-b.
 type csiData struct {
 	a, b *csiNode
 }
 
-// TestCSIData is the story of what is in volumes with source csi: snapshots, clones, growth, and volumes that are written in a pod.
+// TestCSIData is the story of what is in volumes with source csi: snapshots, clones, growth, and
+// volumes that are written in a pod.
 func TestCSIData(t *testing.T) {
 	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
 	t.Cleanup(w.post)
@@ -58,8 +60,8 @@ func TestCSIData(t *testing.T) {
 	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
 }
 
-// dataLimit is for a step. After a pause nine times as long passes before the next one, and on a machine that is short of
-// processors a pause was 13 seconds long.
+// dataLimit is for a step. After a pause nine times as long passes before the next one, and on a
+// machine that is short of processors a pause was 13 seconds long.
 const dataLimit = 8 * time.Minute
 
 // dataKeys are those of the pool. mkfs.xfs makes files share blocks by default.
@@ -91,7 +93,8 @@ func (d *csiData) install(ctx context.Context, w *environment) {
 	w.label(ctx, w.b, `"yes"`)
 }
 
-// runs has a pod do something else, once it has found what it wants to find. FIND and POD are as in script.
+// runs has a pod do something else, once it has found what it wants to find. FIND and POD are as in
+// script.
 func runs(what string) func(*corev1.PodSpec) {
 	return func(s *corev1.PodSpec) {
 		s.Containers[0].Command[2] = `set -eu
@@ -114,7 +117,8 @@ func (d *csiData) write(ctx context.Context, w *environment) {
 	w.only(ctx, "data", w.a)
 }
 
-// same checks that a pod's container is the one that it was, and waits until it has written more to a file.
+// same checks that a pod's container is the one that it was, and waits until it has written more to
+// a file.
 func (w *environment) same(ctx context.Context, name, container, claim, file string) {
 	w.Helper()
 	at := w.a.path(poolDir, w.bound(ctx, claim).Name, file)
@@ -194,8 +198,8 @@ func (d *csiData) clone(ctx context.Context, w *environment) {
 	w.deleteClaim(ctx, "data", "writer")
 }
 
-// ordered writes each number to one file and then to another: at each moment the second one has that of the first, or the one
-// before. Between the two a copy has many files to look at.
+// ordered writes each number to one file and then to another: at each moment the second one has
+// that of the first, or the one before. Between the two a copy has many files to look at.
 const ordered = `mkdir first last many
 printf 100000000 > first/number
 printf 100000000 > last/number
@@ -247,8 +251,8 @@ func (d *csiData) paused(ctx context.Context, w *environment) {
 	}
 }
 
-// killedInAPause asks for a pause as the daemon does, so that it is certain that the service is killed in the middle of one. Nothing
-// runs what its unit has as ExecStopPost=.
+// killedInAPause asks for a pause as the daemon does, so that it is certain that the service is
+// killed in the middle of one. Nothing runs what its unit has as ExecStopPost=.
 func (d *csiData) killedInAPause(ctx context.Context, w *environment) {
 	container := containerOf(w.ready(ctx, "ordered"))
 	volume := w.bound(ctx, "ordered").Name
@@ -266,7 +270,8 @@ func (d *csiData) killedInAPause(ctx context.Context, w *environment) {
 	w.same(ctx, "ordered", container, "ordered", "last/number")
 }
 
-// standsStill checks for a second that the pod writes nothing more, and that the pause is not over by then.
+// standsStill checks for a second that the pod writes nothing more, and that the pause is not over
+// by then.
 func (w *environment) standsStill(ctx context.Context, volume string) {
 	w.Helper()
 	at := w.a.path(poolDir, volume, "first/number")

@@ -28,8 +28,8 @@ type csiNode struct {
 	service *logged
 }
 
-// register listens in the node's mount namespace, as systemd does before kubelet looks, and starts the service when kubelet
-// has connected.
+// register listens in the node's mount namespace, as systemd does before kubelet looks, and starts
+// the service when kubelet has connected.
 func (c *csiNode) register(ctx context.Context, w *environment) {
 	c.listen(w)
 	c.start(w)
@@ -67,7 +67,8 @@ func (c *csiNode) registered(ctx context.Context, w *environment) error {
 	return nil
 }
 
-// listenIn makes a socket in another mount namespace. The thread stays there, and ends with its goroutine.
+// listenIn makes a socket in another mount namespace. The thread stays there, and ends with its
+// goroutine.
 func listenIn(pid int, network, path string) (file *os.File, err error) {
 	done := make(chan struct{})
 	go func() {

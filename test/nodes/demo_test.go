@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// demonstration is `KUBECONFIG=... make demo`, called on node-a beside the daemon that is there: its pods run on
-// this kubelet and write, and it takes everything back.
+// demonstration is `KUBECONFIG=... make demo`, called on node-a beside the daemon that is there:
+// its pods run on this kubelet and write, and it takes everything back.
 func demonstration(ctx context.Context, w *environment) {
 	w.unchanged(ctx, w.a, func() {
 		out, err := w.demo(w.a).CombinedOutput()
@@ -27,7 +27,8 @@ func demonstration(ctx context.Context, w *environment) {
 	})
 }
 
-// demonstrationStopped is interrupted at its worst moment, with a volume in a pool that is not mounted.
+// demonstrationStopped is interrupted at its worst moment, with a volume in a pool that is not
+// mounted.
 func demonstrationStopped(ctx context.Context, w *environment) {
 	w.unchanged(ctx, w.a, func() {
 		cmd := w.demo(w.a)
@@ -48,8 +49,8 @@ func demonstrationStopped(ctx context.Context, w *environment) {
 	})
 }
 
-// demo is the demonstration on a host, from a copy of its program in the node's directory: the repository may lie
-// below a directory that nodes have their own of.
+// demo is the demonstration on a host, from a copy of its program in the node's directory: the
+// repository may lie below a directory that nodes have their own of.
 func (w *environment) demo(h *host) *exec.Cmd {
 	w.Helper()
 	w.must(os.WriteFile(h.file("demo"), w.read(build(w, "demo")), 0o755), "copying the demonstration")

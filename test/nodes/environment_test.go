@@ -27,7 +27,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// environment is what the steps act on. Its methods end the test when something is not as it must be.
+// environment is what the steps act on. Its methods end the test when something is not as it must
+// be.
 type environment struct {
 	*testing.T // of the step that runs
 	begin      time.Time
@@ -84,8 +85,8 @@ func (w *environment) must(err error, doing string) {
 	}
 }
 
-// startCluster runs the control plane on the run's tmpfs. kube-controller-manager makes the directory
-// of its volume plugins, which would otherwise be one in /usr.
+// startCluster runs the control plane on the run's tmpfs. kube-controller-manager makes the
+// directory of its volume plugins, which would otherwise be one in /usr.
 func (w *environment) startCluster(ctx context.Context) {
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir:       filepath.Join(w.dir, "cluster"),

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// expansion: kubelet has a no-op expansion of its own for local volumes, and none for hostPath. It runs beside the
-// daemon's, whichever is first, and the pods run on.
+// expansion: kubelet has a no-op expansion of its own for local volumes, and none for hostPath. It
+// runs beside the daemon's, whichever is first, and the pods run on.
 func expansion(ctx context.Context, w *environment) {
 	for claim, pod := range map[string]string{"data-node-a": "first-node-a", "local": "local"} {
 		before := containerOf(w.ready(ctx, pod))
@@ -41,7 +41,8 @@ func (w *environment) grow(ctx context.Context, claim, size string) {
 	w.must(err, "waiting for "+size)
 }
 
-// settledAt checks that a claim has its size still when kubelet has looked at its pod once more, and prints the events about it.
+// settledAt checks that a claim has its size still when kubelet has looked at its pod once more,
+// and prints the events about it.
 func (w *environment) settledAt(ctx context.Context, claim, size string) {
 	w.Helper()
 	c, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Get(ctx, claim, metav1.GetOptions{})

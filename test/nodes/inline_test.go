@@ -64,7 +64,8 @@ func (d *csiData) inline(ctx context.Context, w *environment) {
 	d.containerAgain(ctx, w, all[0])
 }
 
-// restartAll has the daemon look for volumes that no pod has while neither kubelet nor the node service runs.
+// restartAll has the daemon look for volumes that no pod has while neither kubelet nor the node
+// service runs.
 func (d *csiData) restartAll(ctx context.Context, w *environment) {
 	w.Helper()
 	before := d.a.registrations(w)
@@ -130,8 +131,8 @@ func (d *csiData) inlineWaits(ctx context.Context, w *environment) {
 	}
 }
 
-// inlineGone: the daemon looks for what it was not told of when it starts, and then every five minutes. Kubelet removes a pod's
-// directory a while after the pod has gone, by which it is known.
+// inlineGone: the daemon looks for what it was not told of when it starts, and then every five
+// minutes. Kubelet removes a pod's directory a while after the pod has gone, by which it is known.
 func (d *csiData) inlineGone(ctx context.Context, w *environment) {
 	w.deletePod(ctx, "late")
 	w.must(eventually(ctx, "the end of a volume", func() error { return w.inlineLeft(1) }), "waiting")

@@ -62,7 +62,8 @@ func outside() int {
 	return process.ExitCode("nodes", err)
 }
 
-// runFirstProcess returns when the process has ended. An interrupt kills the namespace; there is nothing in it to be saved.
+// runFirstProcess returns when the process has ended. An interrupt kills the namespace; there is
+// nothing in it to be saved.
 func runFirstProcess(interrupts <-chan os.Signal) error {
 	cmd := process.Self(stageEnv+"="+stageInit, runEnv+"="+strconv.Itoa(os.Getpid()))
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -21,7 +21,8 @@ const (
 	kubevirtLabel  = "topology.hostpath.csi/node"
 )
 
-// inPlaceOfKubevirt has the service serve kubevirt's driver as well, whose CSIDriver, class and volume are there.
+// inPlaceOfKubevirt has the service serve kubevirt's driver as well, whose CSIDriver, class and
+// volume are there.
 func (c *csiNode) inPlaceOfKubevirt(ctx context.Context, w *environment) {
 	no, yes, once := false, true, "kubevirt"
 	_, err := w.client.StorageV1().CSIDrivers().Create(ctx, &storagev1.CSIDriver{

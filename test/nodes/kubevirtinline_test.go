@@ -14,7 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ofKubevirt has a pod's volume written in the pod as for kubevirt's driver: with nothing but its name.
+// ofKubevirt has a pod's volume written in the pod as for kubevirt's driver: with nothing but its
+// name.
 func ofKubevirt(s *corev1.PodSpec) {
 	s.RestartPolicy = corev1.RestartPolicyAlways
 	s.Volumes[0].VolumeSource = corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: kubevirtDriver}}
@@ -34,7 +35,8 @@ func (c *csiNode) inlineOfKubevirt(ctx context.Context, w *environment) {
 	}
 }
 
-// inlineLeftByKubevirt has the volume be what one of kubevirt's driver is, a directory of which there is no record, and its pod end.
+// inlineLeftByKubevirt has the volume be what one of kubevirt's driver is, a directory of which
+// there is no record, and its pod end.
 func (c *csiNode) inlineLeftByKubevirt(ctx context.Context, w *environment) {
 	name := w.inlineVolumes(w.a)[0]
 	dir, container := w.a.path(poolDir, name), containerOf(w.ready(ctx, "inline"))
@@ -59,7 +61,8 @@ func (c *csiNode) inlineLeftByKubevirt(ctx context.Context, w *environment) {
 	w.must(os.RemoveAll(dir), "removing what docs/csi.md says is left")
 }
 
-// withPools restarts daemon and service, as for sockets that systemd makes anew, with more keys of the pool.
+// withPools restarts daemon and service, as for sockets that systemd makes anew, with more keys of
+// the pool.
 func (c *csiNode) withPools(ctx context.Context, w *environment, keys string, between func()) {
 	w.Helper()
 	w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")

@@ -93,8 +93,9 @@ func beMachine() error {
 	return err
 }
 
-// beFirst puts the holder's /proc directory in the place of the first process's. A host's namespaces are
-// those of its process 1, and a privileged pod enters them by /proc/1/ns, as Kubernetes' own tests do.
+// beFirst puts the holder's /proc directory in the place of the first process's. A host's
+// namespaces are those of its process 1, and a privileged pod enters them by /proc/1/ns, as
+// Kubernetes' own tests do.
 func beFirst() error {
 	if err := syscall.Mount(fmt.Sprintf("/proc/%d", os.Getpid()), "/proc/1", "", syscall.MS_BIND, ""); err != nil {
 		return fmt.Errorf("standing for process 1: %w", err)
@@ -120,8 +121,8 @@ func (m *machine) command(argv ...string) *exec.Cmd {
 	return exec.Command("nsenter", append(m.enter(), argv...)...)
 }
 
-// enter are nsenter(1)'s arguments. It executes the program in its own place, so that the process id
-// and the parent-death signal are the program's.
+// enter are nsenter(1)'s arguments. It executes the program in its own place, so that the process
+// id and the parent-death signal are the program's.
 func (m *machine) enter() []string {
 	return []string{fmt.Sprintf("--target=%d", m.holder.PID()), "--mount", "--uts", "--"}
 }

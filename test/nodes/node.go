@@ -30,8 +30,8 @@ type node struct {
 	kubelet    *logged
 }
 
-// newNode makes the machine, with programs (a name, a file) in the node's directory; nothing runs on
-// it yet.
+// newNode makes the machine, with programs (a name, a file) in the node's directory; nothing runs
+// on it yet.
 func newNode(number int, name, dir string, programs map[string]string) (*node, error) {
 	n := &node{
 		number: number, dir: dir,

@@ -198,8 +198,8 @@ func refusal(ctx context.Context, w *environment) {
 	w.bare(w.b)
 }
 
-// claimOn makes a claim for which a node was chosen just before its pool closed: the scheduler chooses no node of which it knows
-// that it has no room, as it does soon afterwards.
+// claimOn makes a claim for which a node was chosen just before its pool closed: the scheduler
+// chooses no node of which it knows that it has no room, as it does soon afterwards.
 func (w *environment) claimOn(ctx context.Context, name string, h *host) *corev1.PersistentVolumeClaim {
 	w.Helper()
 	claim := cluster.Claim(w.namespace, name, "hostpath-provisioner", "8Mi")
@@ -209,8 +209,9 @@ func (w *environment) claimOn(ctx context.Context, name string, h *host) *corev1
 	return claim
 }
 
-// moves needs the scheduler to choose node-a once node-b has given the claim back. Its pod prefers a label, which moves to
-// node-a then. The move alone changes nothing: the scheduler waits for a volume where one was selected.
+// moves needs the scheduler to choose node-a once node-b has given the claim back. Its pod prefers
+// a label, which moves to node-a then. The move alone changes nothing: the scheduler waits for a
+// volume where one was selected.
 func moves(ctx context.Context, w *environment) {
 	w.label(ctx, w.b, `"yes"`)
 	history := w.follow(ctx, "moves")
@@ -275,7 +276,8 @@ func missing(ctx context.Context, w *environment) {
 	w.showf("no container was started, and the bare mount point is still empty")
 }
 
-// repeated waits until the event was seen a second time: kubelet has tried again, with the same end.
+// repeated waits until the event was seen a second time: kubelet has tried again, with the same
+// end.
 func (w *environment) repeated(ctx context.Context, pod *corev1.Pod, reason string) {
 	w.Helper()
 	event, err := w.cluster.WaitEvent(ctx, pod, reason)

@@ -12,8 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// oncePod shows who refuses a second pod of a ReadWriteOncePod claim: the scheduler in any case, and kubelet, for
-// a pod that the scheduler has not placed, with source local only.
+// oncePod shows who refuses a second pod of a ReadWriteOncePod claim: the scheduler in any case,
+// and kubelet, for a pod that the scheduler has not placed, with source local only.
 func oncePod(ctx context.Context, w *environment) {
 	w.claimOnce(ctx, "once", "hostpath-provisioner")
 	w.ready(ctx, w.createPod(ctx, w.pod("once-first", "once", nil, on(w.a))).Name)
@@ -42,7 +42,8 @@ func (w *environment) claimOnce(ctx context.Context, name, class string) {
 	w.must(err, "creating a claim")
 }
 
-// refusedBy makes the pod, waits for the event that refuses it for its claim's access mode, and deletes it.
+// refusedBy makes the pod, waits for the event that refuses it for its claim's access mode, and
+// deletes it.
 func (w *environment) refusedBy(ctx context.Context, pod *corev1.Pod, reason string) {
 	w.Helper()
 	pod = w.createPod(ctx, pod)

@@ -47,8 +47,9 @@ func (w *environment) install(ctx context.Context, h *host, mib int, mkfs ...str
 	w.installOn(ctx, h, storage{name: "fast", path: poolDir, fs: "ext4", mib: mib, mkfs: mkfs})
 }
 
-// installOn puts the daemon on a node, as an operator would: configuration, prepare, mount, prepare, check. The first pool is the
-// one at poolDir. Its node name is not configured: it has to find the one that kubelet has.
+// installOn puts the daemon on a node, as an operator would: configuration, prepare, mount,
+// prepare, check. The first pool is the one at poolDir. Its node name is not configured: it has to
+// find the one that kubelet has.
 func (w *environment) installOn(ctx context.Context, h *host, pools ...storage) {
 	dir := h.file("daemon")
 	w.must(os.Mkdir(dir, 0o700), "making the daemon's directory")
@@ -226,8 +227,8 @@ func (w *environment) volumesAt(h *host, pool string) []string {
 	return names
 }
 
-// purged waits until nothing is left in a host's pool. The purge goes on behind the deletion, and nothing
-// tells of its end.
+// purged waits until nothing is left in a host's pool. The purge goes on behind the deletion, and
+// nothing tells of its end.
 func (w *environment) purged(ctx context.Context, h *host) { w.Helper(); w.purgedAt(ctx, h, poolDir) }
 
 // purgedAt is purged for a pool at another path.
@@ -248,8 +249,8 @@ func (w *environment) purgedAt(ctx context.Context, h *host, pool string) {
 	w.must(err, "purging")
 }
 
-// deleteClaim deletes the pods, then the claim, and waits until its volume object is gone. It returns
-// the volume's name.
+// deleteClaim deletes the pods, then the claim, and waits until its volume object is gone. It
+// returns the volume's name.
 func (w *environment) deleteClaim(ctx context.Context, claim string, pods ...string) string {
 	w.Helper()
 	pv := w.bound(ctx, claim).Name

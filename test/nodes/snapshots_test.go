@@ -16,8 +16,9 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// startSnapshotController applies the CustomResourceDefinitions of Kubernetes' snapshots and runs the snapshot-controller that
-// belongs to them, beside the control plane. make .build/snapshotter builds it.
+// startSnapshotController applies the CustomResourceDefinitions of Kubernetes' snapshots and runs
+// the snapshot-controller that belongs to them, beside the control plane. make .build/snapshotter
+// builds it.
 func startSnapshotController(ctx context.Context, w *environment) {
 	definitions, err := filepath.Glob(filepath.Join(filepath.Dir(build(w, "snapshotter/snapshot-controller")), "*.yaml"))
 	if err != nil || len(definitions) != 3 {
@@ -59,7 +60,8 @@ parameters: {consistency: %s}
 `, consistency, provisioner, consistency)), "making a class of snapshots")
 }
 
-// snapshot makes a VolumeSnapshot of a claim, waits until it is ready, and returns it with what its event says.
+// snapshot makes a VolumeSnapshot of a claim, waits until it is ready, and returns it with what its
+// event says.
 func (w *environment) snapshot(ctx context.Context, name, claim, class string) (*unstructured.Unstructured, string) {
 	w.Helper()
 	w.must(w.cluster.Apply(ctx, fmt.Appendf(nil, `apiVersion: snapshot.storage.k8s.io/v1
@@ -85,7 +87,8 @@ spec:
 	return made, w.daemonSays(ctx, name)
 }
 
-// daemonSays is the daemon's event about a snapshot. The snapshot-controller has one of the same reason.
+// daemonSays is the daemon's event about a snapshot. The snapshot-controller has one of the same
+// reason.
 func (w *environment) daemonSays(ctx context.Context, name string) (said string) {
 	w.Helper()
 	w.must(eventually(ctx, "the daemon's event", func() error {

@@ -53,8 +53,8 @@ func (s spec) part() string {
 // messageLength is enough for what went wrong; the dumps of objects that follow are in the report.
 const messageLength = 400
 
-// readReport counts the tests of ginkgo's JSON report by their part. A test that was not selected is skipped
-// there too, without a reason, and does not count.
+// readReport counts the tests of ginkgo's JSON report by their part. A test that was not selected
+// is skipped there too, without a reason, and does not count.
 func readReport(data []byte) (map[string]tally, error) {
 	var suites []struct{ SpecReports []spec }
 	if err := json.Unmarshal(data, &suites); err != nil {
@@ -102,8 +102,8 @@ func namesOf(parts map[string]tally) (names []string) {
 	return names
 }
 
-// judge returns an error for each test that failed, for each that is expected and did not pass, and for each that passed and is
-// not expected: a suite that selects no test does not fail by itself.
+// judge returns an error for each test that failed, for each that is expected and did not pass, and
+// for each that passed and is not expected: a suite that selects no test does not fail by itself.
 func judge(parts map[string]tally, expected []string) error {
 	var errs []error
 	for _, part := range slices.Sorted(maps.Keys(parts)) {

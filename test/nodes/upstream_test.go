@@ -20,7 +20,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// drivers are the definitions in test/upstream. What a test asks for and a definition lacks is skipped.
+// drivers are the definitions in test/upstream. What a test asks for and a definition lacks is
+// skipped.
 var drivers = []string{"csi.yaml", "hostpath.yaml", "immediate.yaml", "local.yaml"}
 
 // TestUpstream runs Kubernetes' own tests of external storage and of StatefulSets.
@@ -47,7 +48,8 @@ func (w *environment) suiteFile(name string) string {
 	return file
 }
 
-// upstreamImages gives each node one image of each program, under all of its names. Nothing is pulled.
+// upstreamImages gives each node one image of each program, under all of its names. Nothing is
+// pulled.
 func upstreamImages(_ context.Context, w *environment) {
 	list, err := exec.Command(w.suiteFile("suite.test"), "-images").Output()
 	w.must(err, "asking for the images' names")
@@ -97,8 +99,8 @@ func (w *environment) upstreamImage(program, name string) image.Image {
 }
 
 // installForUpstream makes pools for several claims of 10 GiB at once (NewStatefulSetPVC in
-// test/e2e/framework/statefulset), whose files need memory only for what is written. The tests of source csi have a pool of their
-// own: snapshots want a filesystem whose files can share blocks.
+// test/e2e/framework/statefulset), whose files need memory only for what is written. The tests of
+// source csi have a pool of their own: snapshots want a filesystem whose files can share blocks.
 func installForUpstream(ctx context.Context, w *environment) {
 	manifests, err := w.a.call(w.a.file(provisioner), "manifests", "--inline-volumes")
 	w.must(err, "printing the manifests")
@@ -115,7 +117,8 @@ func installForUpstream(ctx context.Context, w *environment) {
 	w.must(err, "making the class the default")
 }
 
-// copiedDir is the pool of the tests of source csi, and copiedKeys what the configuration says of it.
+// copiedDir is the pool of the tests of source csi, and copiedKeys what the configuration says of
+// it.
 const (
 	copiedDir  = "/srv/copied"
 	copiedKeys = `source = "csi"
@@ -125,24 +128,25 @@ inline_volumes = "100Gi"
 `
 )
 
-// Left out are: the slow tests of StatefulSets, which take minutes and are about their controller; those of the
-// class that binds at once, of which one wants the volumes of two claims on one node, and each is provisioned on
-// any; and the test of volume populators, whose three images only a registry has.
+// Left out are: the slow tests of StatefulSets, which take minutes and are about their controller;
+// those of the class that binds at once, of which one wants the volumes of two claims on one node,
+// and each is provisioned on any; and the test of volume populators, whose three images only a
+// registry has.
 const (
 	upstreamFocus  = `External Storage|StatefulSet`
 	upstreamSkip   = `(StatefulSet|Driver: immediate\]).*\[Slow\]|any volume data source`
 	upstreamLabels = `Feature: isSubsetOf {VolumeSnapshotDataSource, VolumeSourceXFS} && !Disruptive && !Flaky`
 )
 
-// upstreamLimit is for the suite. Half of the time it waits, so that it runs in more processes than there are
-// processors.
+// upstreamLimit is for the suite. Half of the time it waits, so that it runs in more processes than
+// there are processors.
 const (
 	upstreamLimit = 18 * time.Minute
 	upstreamProcs = 8
 )
 
-// upstreamRuns are the parts that run one after the other. The tests of capacities come alone and first: each of the
-// others makes classes, more of them than the daemons publish at their rate.
+// upstreamRuns are the parts that run one after the other. The tests of capacities come alone and
+// first: each of the others makes classes, more of them than the daemons publish at their rate.
 var upstreamRuns = []struct{ name, focus, skip string }{
 	{"capacity", `External Storage.*storage capacity`, upstreamSkip},
 	{"rest", upstreamFocus, upstreamSkip + `|storage capacity`},

@@ -1,8 +1,8 @@
-// Package pages gives the commands of the documents to programs that run them, as they stand there, and
-// keeps account: what was not taken is told.
+// Package pages gives the commands of the documents to programs that run them, as they stand there,
+// and keeps account: what was not taken is told.
 //
-// It does not run anything, and it does not know whether what was taken was run, or held: its caller
-// ends at the first command that does not.
+// It does not run anything, and it does not know whether what was taken was run, or held: its
+// caller ends at the first command that does not.
 package pages
 
 import (

@@ -1,5 +1,6 @@
-// Command pictures draws what the benchmarks measured, as the README shows it: make pictures. It reads the benchmarks' own JSON in
-// docs/measured and writes an SVG for each beside it. It measures nothing.
+// Command pictures draws what the benchmarks measured, as the README shows it: make pictures. It
+// reads the benchmarks' own JSON in docs/measured and writes an SVG for each beside it. It measures
+// nothing.
 package main
 
 import (

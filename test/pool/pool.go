@@ -1,7 +1,7 @@
 // Package pool lists what is in a pool's directory, and compares it with what should be.
 //
-// Tree reads names only. The package knows no daemon: the names of the daemon's own directories are part of what a pool
-// promises to its operator.
+// Tree reads names only. The package knows no daemon: the names of the daemon's own directories are
+// part of what a pool promises to its operator.
 package pool
 
 import (
@@ -22,9 +22,9 @@ const (
 // Directories are the daemon's own directories in a pool.
 var Directories = []string{"staging", "trash", "volumes", "archive"}
 
-// Tree returns the names of everything in a pool but the marker and lost+found, sorted: "NAME" of an entry in the pool's
-// directory, "ours/DIRECTORY/NAME" of an entry in one of the daemon's own. The error is fs.ErrNotExist if directories
-// are missing; the names are complete then.
+// Tree returns the names of everything in a pool but the marker and lost+found, sorted: "NAME" of
+// an entry in the pool's directory, "ours/DIRECTORY/NAME" of an entry in one of the daemon's own.
+// The error is fs.ErrNotExist if directories are missing; the names are complete then.
 func Tree(dir string) ([]string, error) {
 	all, missing := list(nil, dir, "")
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {
@@ -61,8 +61,8 @@ func Of(volumes ...string) []string {
 	return all
 }
 
-// Split returns the daemon's directory that a name of a tree is in, "" for the pool's own, and the volume that the name
-// is of. A directory that is being removed has a "~" behind its volume's name.
+// Split returns the daemon's directory that a name of a tree is in, "" for the pool's own, and the
+// volume that the name is of. A directory that is being removed has a "~" behind its volume's name.
 func Split(name string) (directory, volume string) {
 	rest, found := strings.CutPrefix(name, ours)
 	if !found {
@@ -72,7 +72,8 @@ func Split(name string) (directory, volume string) {
 	return directory, strings.TrimSuffix(volume, suffix)
 }
 
-// Compare returns the names that a tree has and should not have, and those that it should have and has not.
+// Compare returns the names that a tree has and should not have, and those that it should have and
+// has not.
 func Compare(got, want []string) (extra, missing []string) {
 	without := func(all, these []string) (rest []string) {
 		known := make(map[string]bool, len(these))

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Status is the fields of /proc/PID/status that begin with a number, by name: VmRSS and VmHWM in KiB, Threads.
+// Status is the fields of /proc/PID/status that begin with a number, by name: VmRSS and VmHWM in
+// KiB, Threads.
 func Status(pid int) (map[string]int, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -37,17 +38,19 @@ func Descriptors(pid int) (int, error) {
 	return len(all), err
 }
 
-// Threads is the number of threads that a process has, those of a process that has ended too, if the kernel could
-// not end them; 0 for a process that does not exist.
+// Threads is the number of threads that a process has, those of a process that has ended too, if
+// the kernel could not end them; 0 for a process that does not exist.
 func Threads(pid int) int {
 	all, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	return len(all)
 }
 
-// tick is the unit of processor time in /proc: USER_HZ is 100 on every architecture that Go supports (proc(5)).
+// tick is the unit of processor time in /proc: USER_HZ is 100 on every architecture that Go
+// supports (proc(5)).
 const tick = 10 * time.Millisecond
 
-// CPUTime is the processor time that a process has used, in user and kernel mode, in steps of 10 ms.
+// CPUTime is the processor time that a process has used, in user and kernel mode, in steps of 10
+// ms.
 func CPUTime(pid int) (time.Duration, error) {
 	fields, err := stat(pid)
 	if err != nil {
@@ -69,15 +72,15 @@ func parseCPUTime(fields []string) (time.Duration, error) {
 	return time.Duration(user+system) * tick, err
 }
 
-// Zombie reports whether the first thread of a process has ended. Other threads may wait in the kernel, where no
-// signal ends them.
+// Zombie reports whether the first thread of a process has ended. Other threads may wait in the
+// kernel, where no signal ends them.
 func Zombie(pid int) bool {
 	fields, err := stat(pid)
 	return err == nil && len(fields) > 0 && fields[0] == "Z"
 }
 
-// stat is the fields of /proc/PID/stat from the third on, the state. The second, the name, may have spaces and
-// parentheses in it.
+// stat is the fields of /proc/PID/stat from the third on, the state. The second, the name, may have
+// spaces and parentheses in it.
 func stat(pid int) ([]string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

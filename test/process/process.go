@@ -1,4 +1,5 @@
-// Package process starts helper processes that end with this one, and reads what proc(5) has of a process.
+// Package process starts helper processes that end with this one, and reads what proc(5) has of a
+// process.
 //
 // It knows no daemon, no cluster and no filesystem. It does not restart a process, and it does not
 // follow the children of one.
@@ -21,12 +22,13 @@ type Child struct {
 	err    error // of Wait; to be read when exited is closed
 }
 
-// Start starts a command, with SIGKILL as its parent-death signal unless the command has one, and waits for it in
-// the background.
+// Start starts a command, with SIGKILL as its parent-death signal unless the command has one, and
+// waits for it in the background.
 //
-// The kernel sends the parent-death signal when the thread that forked ends (prctl(2), PR_SET_PDEATHSIG), and Go
-// ends a thread whose locked goroutine returns. So the thread that forked waits for the child. As long as it does, the
-// command's pipes are reachable: no garbage collection closes them (TestPipesLive).
+// The kernel sends the parent-death signal when the thread that forked ends (prctl(2),
+// PR_SET_PDEATHSIG), and Go ends a thread whose locked goroutine returns. So the thread that forked
+// waits for the child. As long as it does, the command's pipes are reachable: no garbage collection
+// closes them (TestPipesLive).
 func Start(cmd *exec.Cmd) (*Child, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -94,8 +96,8 @@ func (c *Child) Kill() error {
 	return nil
 }
 
-// End sends a signal and waits until the process has ended. It kills a process that has not when the context
-// ends, and returns an error then. A process that had ended before is no error.
+// End sends a signal and waits until the process has ended. It kills a process that has not when
+// the context ends, and returns an error then. A process that had ended before is no error.
 func (c *Child) End(ctx context.Context, s os.Signal) error {
 	if err := c.Signal(s); errors.Is(err, os.ErrProcessDone) {
 		return nil
@@ -110,8 +112,8 @@ func (c *Child) End(ctx context.Context, s os.Signal) error {
 	}
 }
 
-// Self is a command that runs this program again, with its arguments and standard streams, and more in its
-// environment ("KEY=value").
+// Self is a command that runs this program again, with its arguments and standard streams, and more
+// in its environment ("KEY=value").
 func Self(env ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
@@ -120,8 +122,9 @@ func Self(env ...string) *exec.Cmd {
 	return cmd
 }
 
-// ExitCode is the exit code for a program whose work was done by another process: 0 for no error, the other's code
-// where it has one, else 1. An error that is no exit of a process is printed, after the program's name.
+// ExitCode is the exit code for a program whose work was done by another process: 0 for no error,
+// the other's code where it has one, else 1. An error that is no exit of a process is printed,
+// after the program's name.
 func ExitCode(name string, err error) int {
 	var exit *exec.ExitError
 	switch {

@@ -2,10 +2,11 @@
 //
 //	rerun [flags of go test] packages
 //
-// The tests of the daemon's binary talk to an API server, a scheduler and a kernel under load, and there are hundreds: one that
-// rarely fails makes many whole runs red, and people stop to read red runs. So a test that failed is run again, at most
-// mostFailed of them, and what passes only then is listed at the end as unstable: it is a fault of the test or of the
-// product, to be mended, with the output of the failure above. A test that fails twice fails the run.
+// The tests of the daemon's binary talk to an API server, a scheduler and a kernel under load, and
+// there are hundreds: one that rarely fails makes many whole runs red, and people stop to read red
+// runs. So a test that failed is run again, at most mostFailed of them, and what passes only then
+// is listed at the end as unstable: it is a fault of the test or of the product, to be mended, with
+// the output of the failure above. A test that fails twice fails the run.
 //
 // It does not try a package again that does not compile, and no test a third time.
 package main
@@ -33,7 +34,8 @@ func main() {
 	}
 }
 
-// run runs `go test` with these arguments, and what failed again. It reports whether everything passed in the end.
+// run runs `go test` with these arguments, and what failed again. It reports whether everything
+// passed in the end.
 func run(out io.Writer, args []string) bool {
 	first := goTest(out, args)
 	failed := first.failed()
@@ -57,7 +59,8 @@ func run(out io.Writer, args []string) bool {
 	return true
 }
 
-// keep appends a line to the file that UNSTABLE names, whose text is the end of a whole run (test/groups.sh).
+// keep appends a line to the file that UNSTABLE names, whose text is the end of a whole run
+// (test/groups.sh).
 func keep(line string) {
 	name := os.Getenv("UNSTABLE")
 	if name == "" {
@@ -143,7 +146,8 @@ func (r results) take(out io.Writer, line string) {
 	p.ofTest(out, e)
 }
 
-// ofPackage uses an event of no test. Output of a test that runs, and that ends the whole process, is printed then, too.
+// ofPackage uses an event of no test. Output of a test that runs, and that ends the whole process,
+// is printed then, too.
 func (p *result) ofPackage(out io.Writer, e event) {
 	switch e.Action {
 	case "output":
@@ -201,8 +205,8 @@ func (r results) again() bool {
 	return number <= mostFailed
 }
 
-// args are those for a second try of the package: all its tests but those that passed. So a test that ended the process takes
-// none with it.
+// args are those for a second try of the package: all its tests but those that passed. So a test
+// that ended the process takes none with it.
 func (p *result) args(first []string) []string {
 	var args []string
 	for i, arg := range first {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// No connection takes a port at the address before a daemon listens: those to it come from another one.
+// No connection takes a port at the address before a daemon listens: those to it come from another
+// one.
 func TestFreeAddress(t *testing.T) {
 	address, err := FreeAddress()
 	if err != nil {

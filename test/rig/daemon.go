@@ -28,8 +28,8 @@ type Options struct {
 	Dir    string // its configuration, state, runtime directory and log go here
 	Config string // the whole config.toml
 	Env    []string
-	// Wrap is a command that runs the binary in its turn, for instance in another mount namespace. It
-	// must become the binary (execve), not start it.
+	// Wrap is a command that runs the binary in its turn, for instance in another mount namespace.
+	// It must become the binary (execve), not start it.
 	Wrap []string
 }
 
@@ -64,7 +64,8 @@ func Root() string {
 	return "."
 }
 
-// Binary is the daemon's binary: $HOSTPATH_PROVISIONER, else .build/hostpath-provisioner in the repository.
+// Binary is the daemon's binary: $HOSTPATH_PROVISIONER, else .build/hostpath-provisioner in the
+// repository.
 func Binary() string {
 	if b := os.Getenv("HOSTPATH_PROVISIONER"); b != "" {
 		return b
@@ -198,8 +199,8 @@ func (d *Daemon) tell() {
 	d.news = make(chan struct{})
 }
 
-// WaitReady waits until READY was told n times since Start, once at start and once more for each reload, and
-// until the API was read, which READY does not wait for.
+// WaitReady waits until READY was told n times since Start, once at start and once more for each
+// reload, and until the API was read, which READY does not wait for.
 func (d *Daemon) WaitReady(ctx context.Context, n int) error {
 	return d.wait(ctx, fmt.Sprintf("READY number %d, and the API read", n), func() bool {
 		return d.ready >= n && !strings.Contains(d.status, "reading the API") && !strings.Contains(d.status, "waiting for the API")

@@ -15,7 +15,8 @@ type asked struct{ sent, refused int }
 // account is the daemons' identity.
 const account = "system:serviceaccount:hostpath-provisioner:hostpath-provisioner"
 
-// requests counts what the daemons requested in the audit logs of a directory, by verb and resource.
+// requests counts what the daemons requested in the audit logs of a directory, by verb and
+// resource.
 func requests(dir string) (map[string]asked, error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
 	if err != nil || len(logs) == 0 {

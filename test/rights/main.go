@@ -1,6 +1,8 @@
-// Command rights shows that the daemons need each right that the manifests give, and that none is unused. It takes one right after
-// the other out of the roles of a real API server and runs a test: the API server has to refuse the daemon just that, and the test has to be red.
-// With -used it reads the audit logs of a whole run of tests (HOSTPATH_AUDIT in their environment) and names what was never asked for.
+// Command rights shows that the daemons need each right that the manifests give, and that none is
+// unused. It takes one right after the other out of the roles of a real API server and runs a test:
+// the API server has to refuse the daemon just that, and the test has to be red. With -used it
+// reads the audit logs of a whole run of tests (HOSTPATH_AUDIT in their environment) and names what
+// was never asked for.
 //
 // The table is in table.go. That the tests are green with all rights is shown by their own run.
 package main
@@ -88,7 +90,8 @@ func unused(out io.Writer, dir string) error {
 	return nil
 }
 
-// excused reports whether a whole run need not ask for a right: only API servers of another kind, or none of the tests of the run, want it.
+// excused reports whether a whole run need not ask for a right: only API servers of another kind,
+// or none of the tests of the run, want it.
 func excused(right string) bool {
 	return elsewhere[right] != "" || slices.ContainsFunc(table, func(r row) bool { return r.right == right && r.setting == noWatchList })
 }
@@ -139,7 +142,8 @@ func compile(ctx context.Context, dir, where string) error {
 	return nil
 }
 
-// try runs the row's test without its right. The verdict is "" if the API server refused that and the test is red.
+// try runs the row's test without its right. The verdict is "" if the API server refused that and
+// the test is red.
 func (r row) try(ctx context.Context, binaries, dir string) (verdict string) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return "BROKEN"

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Each right that the manifests give has a row or a place elsewhere, and no row is of another. Each row's test is there.
+// Each right that the manifests give has a row or a place elsewhere, and no row is of another. Each
+// row's test is there.
 func TestTable(t *testing.T) {
 	known := []string{}
 	for right := range elsewhere {
@@ -48,8 +49,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// An audit log counts the daemons' requests, refused ones, and those for subresources. Other identities' do not count, nor does a line that
-// was cut short.
+// An audit log counts the daemons' requests, refused ones, and those for subresources. Other
+// identities' do not count, nor does a line that was cut short.
 func TestRequests(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := requests(dir); err == nil {

@@ -67,7 +67,8 @@ var table = []row{
 	{"get validatingadmissionpolicybindings", "identity", "TestCheckCluster", "check --cluster does not see the policies", ""},
 }
 
-// elsewhere are rights without a row, and the test that uses them: collecting tombstones begins 15 seconds after one was written.
+// elsewhere are rights without a row, and the test that uses them: collecting tombstones begins 15
+// seconds after one was written.
 var elsewhere = map[string]string{
 	"list leases":   "TestRunTombstoneGC (daemon/kube): tombstones are not collected",
 	"delete leases": "TestRunTombstoneGC (daemon/kube): tombstones are not collected",

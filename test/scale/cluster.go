@@ -77,7 +77,8 @@ func (s *scale) compile(dir string) string {
 	return binary
 }
 
-// affordable returns how many foreign claims fit in the memory that the machine has: the control plane and three programs hold them.
+// affordable returns how many foreign claims fit in the memory that the machine has: the control
+// plane and three programs hold them.
 func (s *scale) affordable(size int) int {
 	if s.perClaim == 0 {
 		return size
@@ -116,7 +117,8 @@ func (s *scale) planeMemory() int {
 	return status["VmRSS"]
 }
 
-// measure measures all contenders at one size: first those that read all claims, then the daemon with the index.
+// measure measures all contenders at one size: first those that read all claims, then the daemon
+// with the index.
 func (s *scale) measure(ctx context.Context, size int) (rows []row) {
 	s.Say("%d claims of other nodes", size)
 	s.daemon.name = daemonAll
@@ -136,8 +138,9 @@ func (s *scale) measure(ctx context.Context, size int) (rows []row) {
 	return rows
 }
 
-// firstIndexed starts the daemon on a node that does not know the index yet: it reads all claims, and does so again to see whether each has
-// its label, and then all volumes. What it received in all is in the row, and its memory then.
+// firstIndexed starts the daemon on a node that does not know the index yet: it reads all claims,
+// and does so again to see whether each has its label, and then all volumes. What it received in
+// all is in the row, and its memory then.
 func (s *scale) firstIndexed(ctx context.Context, size int) row {
 	s.daemon.name = daemonFirst
 	before := s.daemon.meter.Received()
@@ -152,7 +155,8 @@ func (s *scale) firstIndexed(ctx context.Context, size int) row {
 	return r
 }
 
-// change lets foreign claims change and notes in the rows what the contenders receive. Those that are no daemons end then.
+// change lets foreign claims change and notes in the rows what the contenders receive. Those that
+// are no daemons end then.
 func (s *scale) change(ctx context.Context, all []*contender, rows []row) {
 	n := min(s.opt.change, s.foreign)
 	before := make([]int64, len(all))

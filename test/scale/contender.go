@@ -47,7 +47,8 @@ func (s *scale) newMeter() *footprint.Meter {
 	return m
 }
 
-// newDaemon makes a node's pool and configures its daemon, which reaches the API server through a meter.
+// newDaemon makes a node's pool and configures its daemon, which reaches the API server through a
+// meter.
 func (s *scale) newDaemon(ctx context.Context, node string) *contender {
 	c := &contender{class: ours, node: node, meter: s.newMeter()}
 	dir := hosttest.Dir(s)
@@ -78,7 +79,8 @@ func (s *scale) newPeer(ctx context.Context, node string) *contender {
 	return c
 }
 
-// newProgram is a program that takes the path of a kubeconfig in place of the word KUBECONFIG in its arguments.
+// newProgram is a program that takes the path of a kubeconfig in place of the word KUBECONFIG in
+// its arguments.
 func (s *scale) newProgram(name string, args ...string) *contender {
 	c := &contender{name: name, meter: s.newMeter()}
 	kubeconfig := filepath.Join(hosttest.Dir(s), "kubeconfig")
@@ -116,7 +118,8 @@ func (c *contender) stop(ctx context.Context) error {
 	return c.child.End(ctx, syscall.SIGKILL)
 }
 
-// run starts a contender and waits until it is at rest. A provisioner has one claim to make a volume for.
+// run starts a contender and waits until it is at rest. A provisioner has one claim to make a
+// volume for.
 func (s *scale) run(ctx context.Context, c *contender, foreign int) row {
 	ctx, cancel := context.WithTimeout(ctx, startIn)
 	defer cancel()

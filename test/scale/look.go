@@ -16,7 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// look is what claims cost a daemon that comes before kube-controller-manager, and looks for volumes that are kept for them.
+// look is what claims cost a daemon that comes before kube-controller-manager, and looks for
+// volumes that are kept for them.
 type look struct {
 	Foreign  int              `json:"foreign"` // volumes of other nodes
 	Index    bool             `json:"index"`   // the API server labels kept volumes
@@ -87,8 +88,8 @@ func (s *scale) look(ctx context.Context, log *harness.AuditLog, index bool) loo
 	return l
 }
 
-// chosen makes a claim for which the node was chosen and no provisioner was asked. It returns how many volumes it has when the daemon sends no more
-// requests, and those that it has sent.
+// chosen makes a claim for which the node was chosen and no provisioner was asked. It returns how
+// many volumes it has when the daemon sends no more requests, and those that it has sent.
 func (s *scale) chosen(ctx context.Context, log *harness.AuditLog, i int) (made int, requests harness.Requests) {
 	_, err := log.Settle(ctx, lookQuiet, lookIn)
 	s.Must(err, "reading the audit log")
@@ -117,7 +118,8 @@ func knows(data []byte) bool {
 	return text != "" && text[0] != '\n' && !strings.Contains(text, `"identity":""`)
 }
 
-// indexFound waits until a daemon that runs reads its claims, and the volumes that are kept for them, by the labels. For the volumes it needs one of its own.
+// indexFound waits until a daemon that runs reads its claims, and the volumes that are kept for
+// them, by the labels. For the volumes it needs one of its own.
 func (s *scale) indexFound(c *contender) {
 	for _, file := range indexFiles {
 		s.Must(harness.Eventually(s.Soon(), func() bool {

@@ -1,13 +1,17 @@
-// Command scale measures what a node costs in a large cluster: the memory and the bytes of the daemon, with and without the claim index,
-// of a provisioner on the usual library, and of client-go's informers alone, beside claims and volumes of other nodes; and how soon each
-// of them makes its first volume. All are measured in one run, on one API server. What misses a limit is printed, and the exit code is 1.
+// Command scale measures what a node costs in a large cluster: the memory and the bytes of the
+// daemon, with and without the claim index, of a provisioner on the usual library, and of
+// client-go's informers alone, beside claims and volumes of other nodes; and how soon each of them
+// makes its first volume. All are measured in one run, on one API server. What misses a limit is
+// printed, and the exit code is 1.
 //
-// With -look it measures what a claim costs a daemon that looks for a volume that is kept for it (look.go).
+// With -look it measures what a claim costs a daemon that looks for a volume that is kept for it
+// (look.go).
 //
 // With -storm it measures what many nodes cost the API server while claims come (storm.go).
 //
-// The volume controllers of kube-controller-manager are off in the first part, so that claims of other nodes stay as they were made.
-// Bytes are those that the API server sends, TLS included. A time depends on the machine: one other program is enough to miss the limit.
+// The volume controllers of kube-controller-manager are off in the first part, so that claims of
+// other nodes stay as they were made. Bytes are those that the API server sends, TLS included. A
+// time depends on the machine: one other program is enough to miss the limit.
 package main
 
 import (

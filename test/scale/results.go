@@ -68,8 +68,8 @@ func (r results) sizes() (all []int) {
 	return all
 }
 
-// missed returns a sentence for each limit that was missed. Bytes at the start are compared in the largest cluster: what a connection itself
-// takes is most of them in a small one.
+// missed returns a sentence for each limit that was missed. Bytes at the start are compared in the
+// largest cluster: what a connection itself takes is most of them in a small one.
 func (r results) missed() (all []string) {
 	limit := func(foreign int, what string, got, most float64) {
 		if got > most {

@@ -24,7 +24,8 @@ type simulatedNode struct {
 	cut      atomic.Int64
 }
 
-// simulate begins the watches of so many nodes, and returns when the API server has accepted all of them.
+// simulate begins the watches of so many nodes, and returns when the API server has accepted all of
+// them.
 func (s *scale) simulate(ctx context.Context, name string, n int) (all []*simulatedNode) {
 	config := s.Cluster.Config()
 	now, err := s.Client.CoreV1().PersistentVolumeClaims("").List(ctx, metav1.ListOptions{Limit: 1})
@@ -93,7 +94,8 @@ func (n *simulatedNode) watch(ctx context.Context, path, version string) (io.Rea
 	return response.Body, nil
 }
 
-// keepWatch reads a watch, and begins it again whenever the API server ends it: it does that to a slow reader, and counts as one that was cut.
+// keepWatch reads a watch, and begins it again whenever the API server ends it: it does that to a
+// slow reader, and counts as one that was cut.
 func (s *scale) keepWatch(ctx context.Context, node *simulatedNode, path string, body io.ReadCloser) {
 	for {
 		_, _ = io.Copy(counter{&node.received}, body)

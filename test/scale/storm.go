@@ -20,14 +20,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
-// A storm is claims that come to a cluster of many nodes at once, and all of which are bound in the end.
+// A storm is claims that come to a cluster of many nodes at once, and all of which are bound in the
+// end.
 //
-// A few nodes have real provisioners, which make the volumes. All other nodes are simulated: each has a connection of its own with the
-// watches that a real one keeps, and reads them without a look at what comes. To the API server that is the same, and 500
-// provisioners of the usual library with 5,000 claims would take more memory than the machine has.
+// A few nodes have real provisioners, which make the volumes. All other nodes are simulated: each
+// has a connection of its own with the watches that a real one keeps, and reads them without a look
+// at what comes. To the API server that is the same, and 500 provisioners of the usual library with
+// 5,000 claims would take more memory than the machine has.
 //
-// The control plane is one process, so that its processor time has etcd's and kube-controller-manager's in it: what nodes cost
-// is the difference between a storm with simulated nodes and one without.
+// The control plane is one process, so that its processor time has etcd's and
+// kube-controller-manager's in it: what nodes cost is the difference between a storm with simulated
+// nodes and one without.
 
 // storm is what one storm cost.
 type storm struct {
@@ -42,7 +45,8 @@ type storm struct {
 	Peak      float64       `json:"peakMiB"`                       // of a real provisioner, the median
 	NodeCPU   time.Duration `json:"nodeCPUNanoseconds"`            // of a real provisioner, the median
 	Cut       int           `json:"cut,omitempty"`                 // watches of simulated nodes that ended
-	// Terminated are the watches that the API server ended in the storm because their readers were slow, by resource.
+	// Terminated are the watches that the API server ended in the storm because their readers were
+	// slow, by resource.
 	Terminated map[string]int `json:"terminated,omitempty"`
 }
 
@@ -58,7 +62,8 @@ const (
 	stormBeside = "beside"
 )
 
-// storms measures each contender on a control plane of its own, at first with a fifth of the claims and without simulated nodes.
+// storms measures each contender on a control plane of its own, at first with a fifth of the claims
+// and without simulated nodes.
 func (s *scale) storms(ctx context.Context) (all []storm) {
 	for _, name := range []string{daemonIndexed, daemonAll, library} {
 		s.Plane = s.program.StartPlane(ctx, "storm", cluster.Options{})
@@ -115,7 +120,8 @@ func (s *scale) stormNodes(ctx context.Context, name string) (all []*contender) 
 
 func stormNode(i int) string { return fmt.Sprintf("real-%02d", i) }
 
-// shareIndex has the first node find out that the index is whole, and the others know it as after a restart. An index is found by a claim.
+// shareIndex has the first node find out that the index is whole, and the others know it as after a
+// restart. An index is found by a claim.
 func (s *scale) shareIndex(ctx context.Context, all []*contender) {
 	s.waitingClaim(ctx, all[0])
 	s.Must(all[0].start(), "starting a daemon")
@@ -185,8 +191,9 @@ func (s *scale) restOfPlane() {
 	}
 }
 
-// followBound watches claims from now on, and returns a function that waits until n of those whose names have a prefix were seen bound. The
-// watch is read at once: the API server ends that of a slow reader.
+// followBound watches claims from now on, and returns a function that waits until n of those whose
+// names have a prefix were seen bound. The watch is read at once: the API server ends that of a
+// slow reader.
 func (s *scale) followBound(ctx context.Context, prefix string, n int) (wait func() error) {
 	claims := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace)
 	now, err := claims.List(ctx, metav1.ListOptions{Limit: 1})

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// terminated returns how many watches the API server has ended by itself because their buffers of events were full, by resource
-// (apiserver_terminated_watchers_total; apiserver, pkg/storage/cacher, cacheWatcher.add).
+// terminated returns how many watches the API server has ended by itself because their buffers of
+// events were full, by resource (apiserver_terminated_watchers_total; apiserver,
+// pkg/storage/cacher, cacheWatcher.add).
 func (s *scale) terminated(ctx context.Context) map[string]int {
 	text, err := s.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	s.Must(err, "reading the API server's metrics")

@@ -8,9 +8,9 @@ const (
 	columns      = 100 // of a line, a tab as 4
 )
 
-// wideAllowed is how many lines with more columns there may be in all: as many as there are, so that each change
-// leaves fewer. A new line has no excuse.
-const wideAllowed = 13815
+// wideAllowed is how many lines with more columns there may be in all: as many as there are, so
+// that each change leaves fewer. A new line has no excuse.
+const wideAllowed = 9957
 
 // exceeded returns a sentence for each limit that does not hold.
 func exceeded(all []goPackage) (over []string) {

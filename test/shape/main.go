@@ -1,7 +1,8 @@
-// Command shape prints figures of each Go package below a directory: how long its functions, files and
-// lines are. It fails over the limits in limits.go, each of which it prints.
+// Command shape prints figures of each Go package below a directory: how long its functions, files
+// and lines are. It fails over the limits in limits.go, each of which it prints.
 //
-// It parses and compiles nothing. Functions of tests are not counted: a table of cases is as long as it has cases.
+// It parses and compiles nothing. Functions of tests are not counted: a table of cases is as long
+// as it has cases.
 package main
 
 import (

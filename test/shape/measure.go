@@ -25,13 +25,15 @@ type source struct {
 	functions []function
 }
 
-// goPackage is what one directory has: the code, and the tests of the same package or of its _test package.
+// goPackage is what one directory has: the code, and the tests of the same package or of its _test
+// package.
 type goPackage struct {
 	dir         string
 	code, tests []source
 }
 
-// measure parses all Go files below the root, without those in testdata and in directories that begin with a dot.
+// measure parses all Go files below the root, without those in testdata and in directories that
+// begin with a dot.
 func measure(root fs.FS) ([]goPackage, error) {
 	byDir := map[string]*goPackage{}
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -42,9 +42,9 @@ func (s sample) line() string {
 	return fmt.Sprintf("%8s  %8.0f  %7d  %8d  %11d  %7d  %10d", at, s.rate, s.rss, s.heap, s.fds, s.threads, s.goroutines)
 }
 
-// grown is what is more than 5 % above what it was, and threads beyond their limit. The daemon's heap is
-// 3 MiB at rest, so that 5 % of it come and go by chance; what a claim leaves behind is more, after some
-// thousands of them, than the KiB that are let pass.
+// grown is what is more than 5 % above what it was, and threads beyond their limit. The daemon's
+// heap is 3 MiB at rest, so that 5 % of it come and go by chance; what a claim leaves behind is
+// more, after some thousands of them, than the KiB that are let pass.
 func grown(first, last sample) (wrong []string) {
 	for _, q := range []struct {
 		what            string
@@ -63,13 +63,14 @@ func grown(first, last sample) (wrong []string) {
 	return wrong
 }
 
-// threadsMax: Go ends no thread, and a goroutine that waits for the disk needs one. How many do at once is
-// chance, so that the number may grow after the warm-up, but not beyond those that make volumes (16, the
-// seats of daemon/controller), those that remove them (16 and 1), and what the runtime and the pool's loop take.
+// threadsMax: Go ends no thread, and a goroutine that waits for the disk needs one. How many do at
+// once is chance, so that the number may grow after the warm-up, but not beyond those that make
+// volumes (16, the seats of daemon/controller), those that remove them (16 and 1), and what the
+// runtime and the pool's loop take.
 const threadsMax = 16 + 17 + 43
 
-// cycles is how many garbage collections are awaited. The daemon has no way to ask for one: each page
-// of metrics makes garbage, so pages are asked for until there was enough of it.
+// cycles is how many garbage collections are awaited. The daemon has no way to ask for one: each
+// page of metrics makes garbage, so pages are asked for until there was enough of it.
 const cycles = 4
 
 func (g *gauge) measure(ctx context.Context) (s sample, err error) {

@@ -22,8 +22,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// load turns claims into volumes and both into nothing. What happens next to a claim is begun by the
-// event of its volume: there, it is bound and released; gone, the next claim is made.
+// load turns claims into volumes and both into nothing. What happens next to a claim is begun by
+// the event of its volume: there, it is bound and released; gone, the next claim is made.
 //
 // It is the scheduler and kube-controller-manager as well, whose own binder takes 25 s for a claim
 // when 200 of them are under way.
@@ -103,8 +103,8 @@ func (l *load) claim(claim string) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// patiently makes a request again that the API server had no time for, as it may happen within an hour
-// on a busy machine. done is what it returns if it had done it nevertheless.
+// patiently makes a request again that the API server had no time for, as it may happen within an
+// hour on a busy machine. done is what it returns if it had done it nevertheless.
 func patiently(ask func() error, done func(error) bool) error {
 	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 8}, busy, ask)
 	if err != nil && done(err) {
@@ -144,8 +144,8 @@ func (l *load) follow(ctx context.Context, events watch.Interface, alive func(),
 	}
 }
 
-// use binds a volume, writes into it, as two of three pods would, deletes its claim and releases it. Whole
-// objects are written: a patch costs the API server more than the rest.
+// use binds a volume, writes into it, as two of three pods would, deletes its claim and releases
+// it. Whole objects are written: a patch costs the API server more than the rest.
 func (l *load) use(ctx context.Context, pv *corev1.PersistentVolume) error {
 	claim := l.claim(pv.Spec.ClaimRef.Name)
 	claim.UID, claim.Spec.VolumeName = pv.Spec.ClaimRef.UID, pv.Name

@@ -1,12 +1,13 @@
 // Command soak makes and deletes claims over one daemon, 100,000 by default, and asks
 // whether the daemon is the same afterwards: its memory, descriptors, threads and goroutines.
 //
-// The claims come with what the scheduler and kube-controller-manager would write on them, so that the
-// daemon begins at once, and the program binds and releases them itself: the volume controllers of the
-// control plane are off. Two of three volumes get a file. After a warm-up, and then ten times, everything is let go,
-// and when the daemon's processor time stands still it is measured over several garbage collections.
-// The last measurement may not be more than 5 % above the first (see grown), in anything but threads, which have a
-// limit; neither may the pool have anything left. What is wrong is printed, and the exit code is 1.
+// The claims come with what the scheduler and kube-controller-manager would write on them, so that
+// the daemon begins at once, and the program binds and releases them itself: the volume controllers
+// of the control plane are off. Two of three volumes get a file. After a warm-up, and then ten
+// times, everything is let go, and when the daemon's processor time stands still it is measured
+// over several garbage collections. The last measurement may not be more than 5 % above the first
+// (see grown), in anything but threads, which have a limit; neither may the pool have anything
+// left. What is wrong is printed, and the exit code is 1.
 //
 // It does not measure speed, and it knows no faults: chaos and storm do.
 package main
@@ -76,9 +77,9 @@ type environment struct {
 	gauge   *gauge
 }
 
-// plane are flags of the control plane: it has no controller but those without which no daemon gets its
-// token, and it forgets at once what was. At its defaults etcd would keep ten minutes' revisions and an
-// hour's events, which at a fast machine's pace is what its quota of 2 GiB allows.
+// plane are flags of the control plane: it has no controller but those without which no daemon gets
+// its token, and it forgets at once what was. At its defaults etcd would keep ten minutes'
+// revisions and an hour's events, which at a fast machine's pace is what its quota of 2 GiB allows.
 var plane = []string{
 	"--kcm-flag=--controllers=serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller",
 	"--apiserver-flag=--disable-admission-plugins=StorageObjectInUseProtection",

@@ -73,8 +73,8 @@ func newChecker(ctx context.Context, e *environment, load *harness.Load) (*check
 	return c, nil
 }
 
-// appeared is called for each volume: its directory has to be on the pool's own filesystem, whatever is mounted at the
-// moment.
+// appeared is called for each volume: its directory has to be on the pool's own filesystem,
+// whatever is mounted at the moment.
 func (c *checker) appeared(object any) {
 	pv := object.(*corev1.PersistentVolume)
 	c.mu.Lock()
@@ -140,8 +140,8 @@ func (c *checker) wrongVolumes() []string {
 // claimCount is the number of claims, those that are being deleted too.
 func (c *checker) claimCount() int { return len(c.claims.ListKeys()) }
 
-// unsettled is what keeps API and disk from being as they should: each claim that exists is bound to its
-// volume, which has one directory and one record, and nothing else is anywhere.
+// unsettled is what keeps API and disk from being as they should: each claim that exists is bound
+// to its volume, which has one directory and one record, and nothing else is anywhere.
 func (c *checker) unsettled() *harness.Findings {
 	f := &harness.Findings{}
 	want := f.CompareObjects(all[*corev1.PersistentVolumeClaim](c.claims), all[*corev1.PersistentVolume](c.volumes), c.load.Live())
@@ -159,7 +159,8 @@ func all[T any](store cache.Store) (objects []T) {
 	return objects
 }
 
-// settle waits until nothing is unsettled, and returns what is when nothing was settled for so long.
+// settle waits until nothing is unsettled, and returns what is when nothing was settled for so
+// long.
 func (c *checker) settle(ctx context.Context, timeout time.Duration) (*harness.Findings, time.Duration) {
 	begin := time.Now()
 	least, since := math.MaxInt, begin

@@ -41,8 +41,8 @@ type fixture struct {
 // device is a loop device with an ext4 filesystem.
 type device struct{ node string }
 
-// newFixture makes two filesystems and mounts the right one. Nothing in it is immutable: a write in the
-// wrong place would succeed.
+// newFixture makes two filesystems and mounts the right one. Nothing in it is immutable: a write in
+// the wrong place would succeed.
 func newFixture(p *harness.Program) *fixture {
 	dir := hosttest.Dir(p)
 	s := &fixture{mount: filepath.Join(dir, "pool"), plain: filepath.Join(dir, "plain")}
@@ -66,7 +66,8 @@ func attach(p *harness.Program, image hosttest.Image) device {
 	out, err := exec.Command("losetup", "--find", "--show", image.File).CombinedOutput()
 	node := strings.TrimSpace(string(out))
 	p.Must(err, "losetup: "+node)
-	// Held open and cleared by itself: the kernel does that with the last close or unmount (loop(4)).
+	// Held open and cleared by itself: the kernel does that with the last close or unmount
+	// (loop(4)).
 	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	p.Must(err, "opening "+node)
 	info, err := unix.IoctlLoopGetStatus64(fd)
@@ -76,8 +77,8 @@ func attach(p *harness.Program, image hosttest.Image) device {
 	return device{node}
 }
 
-// detached mounts a device nowhere. The mount keeps the filesystem alive, and nothing that is done to
-// the pool's mount reaches it: it has no peers.
+// detached mounts a device nowhere. The mount keeps the filesystem alive, and nothing that is done
+// to the pool's mount reaches it: it has no peers.
 func detached(p *harness.Program, d device) int {
 	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
 	p.Must(err, "fsopen")
@@ -95,8 +96,8 @@ func open(p *harness.Program, dir string) int {
 	return fd
 }
 
-// mimic makes the wrong places look like the pool from inside, so that a daemon that got there could
-// write: the bare directory even with the pool's own marker, as if it had been copied.
+// mimic makes the wrong places look like the pool from inside, so that a daemon that got there
+// could write: the bare directory even with the pool's own marker, as if it had been copied.
 func (s *fixture) mimic(p *harness.Program) {
 	marker, err := os.ReadFile(s.own.path(hostcheck.MarkerPath))
 	p.Must(err, "reading the marker")

@@ -21,9 +21,10 @@ type gateTimes struct {
 	after []time.Duration // from its return; negative: the gate was closed before the call returned
 }
 
-// measureGate closes and opens the pool again and again while nothing else goes on. The moment of the
-// closing is the product's own: "since" in its status file, which is read off the clock on the way
-// into gate.Set, in nanoseconds and by the same clock as here. The notify socket tells when to read it.
+// measureGate closes and opens the pool again and again while nothing else goes on. The moment of
+// the closing is the product's own: "since" in its status file, which is read off the clock on the
+// way into gate.Set, in nanoseconds and by the same clock as here. The notify socket tells when to
+// read it.
 func (e *environment) measureGate(ctx context.Context, a act, rounds int) gateTimes {
 	t := gateTimes{act: a.name}
 	for range rounds {

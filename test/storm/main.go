@@ -4,21 +4,22 @@
 // covered by one, by a bound directory and by itself, and mounted again.
 //
 // Nothing protects the wrong places but the daemon: the directory under the mount point is not
-// immutable, and it, the other filesystem and the bound directory have all the directories that
-// the daemon has in a pool, so that a write which gets there succeeds. inotify watches each of them
-// by its inode, also under a mount. Each volume is looked for on the pool's filesystem, through a
-// mount of its own, the moment its object appears. When the storm is over every claim that is left must be
-// bound and have one directory and one record, and nothing else may be anywhere; then all are deleted,
-// and nothing at all may be left. What was lost is printed, and the exit code is 1.
+// immutable, and it, the other filesystem and the bound directory have all the directories that the
+// daemon has in a pool, so that a write which gets there succeeds. inotify watches each of them by
+// its inode, also under a mount. Each volume is looked for on the pool's filesystem, through a
+// mount of its own, the moment its object appears. When the storm is over every claim that is left
+// must be bound and have one directory and one record, and nothing else may be anywhere; then all
+// are deleted, and nothing at all may be left. What was lost is printed, and the exit code is 1.
 //
-// Pods begin and end meanwhile, with volumes from before the storm and the node service, as kubelet has it do: each has the data of
-// its volume or is refused, and in the end nothing of them is mounted. A pool that was unmounted in the middle of such a
-// call was told as an internal error before this.
+// Pods begin and end meanwhile, with volumes from before the storm and the node service, as kubelet
+// has it do: each has the data of its volume or is refused, and in the end nothing of them is
+// mounted. A pool that was unmounted in the middle of such a call was told as an internal error
+// before this.
 //
-// First it measures the time from an unmount to the closed gate, on a machine that does nothing else: of
-// 99 % of all unmounts it has to be below 20 ms. The short form prints it and does not judge it. What the
-// storm has to have shown it waits for, so that a slow machine is no milder than a fast one: now and then
-// the mount stays until a volume was made.
+// First it measures the time from an unmount to the closed gate, on a machine that does nothing
+// else: of 99 % of all unmounts it has to be below 20 ms. The short form prints it and does not
+// judge it. What the storm has to have shown it waits for, so that a slow machine is no milder than
+// a fast one: now and then the mount stays until a volume was made.
 //
 // It does not kill the daemon, cut the power or hang a filesystem; other tests do.
 package main
@@ -48,7 +49,8 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	}
 }
 
-// storm is the second part: mounts that change under claims that come and go, and what is left of them.
+// storm is the second part: mounts that change under claims that come and go, and what is left of
+// them.
 func (e *environment) storm(ctx context.Context, r *result) {
 	watcher, err := watchPlaces(e.fixture.wrong()...)
 	e.Must(err, "watching the wrong places")
@@ -159,19 +161,21 @@ func (e *environment) inspect(r *result) {
 	}
 }
 
-// goingMax is how many claims may be deleted and not gone yet. Kubernetes lets them go one after the
-// other, more slowly than they can be deleted: without a bound, ten minutes of storm left a queue of
-// fourteen thousand.
+// goingMax is how many claims may be deleted and not gone yet. Kubernetes lets them go one after
+// the other, more slowly than they can be deleted: without a bound, ten minutes of storm left a
+// queue of fourteen thousand.
 const goingMax = 400
 
-// reopened reports whether a log tells of a closed pool and, later, of a volume that was made in it. The openings
-// themselves are reported now and then only, where a mount comes and goes (daemon/report, Changes).
+// reopened reports whether a log tells of a closed pool and, later, of a volume that was made in
+// it. The openings themselves are reported now and then only, where a mount comes and goes
+// (daemon/report, Changes).
 func reopened(log string) bool {
 	closed := strings.Index(log, " reason=PoolClosed")
 	return closed >= 0 && strings.LastIndex(log, " reason=ProvisioningSucceeded") > closed
 }
 
-// writeBefore makes volumes before the storm with a file in each, and returns the files' paths by volume.
+// writeBefore makes volumes before the storm with a file in each, and returns the files' paths by
+// volume.
 func (e *environment) writeBefore(ctx context.Context, load *harness.Load) map[string]string {
 	kept := map[string]string{}
 	for range 20 {

@@ -73,8 +73,8 @@ func newMountChanges(seed uint64) *mountChanges {
 // volumeEvery is after how many cycles the mount stays until a volume was made.
 const volumeEvery = 50
 
-// run changes the mount until the context ends or so many cycles are done (0: no limit). At the beginning and after each
-// volumeEvery cycles it waits for a volume.
+// run changes the mount until the context ends or so many cycles are done (0: no limit). At the
+// beginning and after each volumeEvery cycles it waits for a volume.
 func (w *mountChanges) run(ctx context.Context, s *fixture, cycles int, awaitVolume func() error) error {
 	for ; ctx.Err() == nil && (cycles == 0 || w.cycles < cycles); w.cycles++ {
 		if w.cycles%volumeEvery == 1 {
@@ -113,8 +113,8 @@ func (w *mountChanges) once(s *fixture, a act) error {
 	return err
 }
 
-// pause waits not at all, for some turns of the processor, or up to so long: the daemon has to see all
-// stages of a fault, and to find a pool that it can work in.
+// pause waits not at all, for some turns of the processor, or up to so long: the daemon has to see
+// all stages of a fault, and to find a pool that it can work in.
 func (w *mountChanges) pause(limit time.Duration) {
 	switch w.random.IntN(3) {
 	case 0:

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
-// A file that is there for a moment, in the bare directory under a mount, is seen; a quiet place has
-// nothing to tell.
+// A file that is there for a moment, in the bare directory under a mount, is seen; a quiet place
+// has nothing to tell.
 func TestWitnessSeesUnderAMount(t *testing.T) {
 	dir := hosttest.Dir(t)
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -17,10 +17,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// podPause is between two pods at most: each call opens the pool's directory for a moment, and keeps a plain unmount from it.
+// podPause is between two pods at most: each call opens the pool's directory for a moment, and
+// keeps a plain unmount from it.
 const podPause = 20 * time.Millisecond
 
-// pods are those that begin and end while mounts change, with volumes from before the storm, by the node service.
+// pods are those that begin and end while mounts change, with volumes from before the storm, by the
+// node service.
 type pods struct {
 	*environment
 	service *csinode.Service
@@ -71,7 +73,8 @@ func (p *pods) finish(pod, pv string) {
 	p.Must(os.RemoveAll(filepath.Join(p.service.Root, "pods", pod)), "removing a pod's directory")
 }
 
-// judge: a pod has the data of its volume, or is refused because its pool is closed or was changed during the call.
+// judge: a pod has the data of its volume, or is refused because its pool is closed or was changed
+// during the call.
 func (p *pods) judge(pod, pv string, err error) {
 	code := status.Code(err)
 	switch {
@@ -96,7 +99,8 @@ func (p *pods) blame(format string, args ...any) {
 	}
 }
 
-// end compares: with the pool mounted each volume is there for a pod, and then nothing is mounted any more.
+// end compares: with the pool mounted each volume is there for a pod, and then nothing is mounted
+// any more.
 func (p *pods) end() {
 	refused := p.refusals()
 	p.Say("%d volumes were mounted for pods, %d pods were refused %v", p.mounted, refused, p.refused)

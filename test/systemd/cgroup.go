@@ -13,8 +13,8 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// unified reports whether the container gets the one hierarchy of version 2. Its controllers may be bound
-// to hierarchies of version 1 on this machine, and pods need them.
+// unified reports whether the container gets the one hierarchy of version 2. Its controllers may be
+// bound to hierarchies of version 1 on this machine, and pods need them.
 func (m *machine) unified() string {
 	_, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers"))
 	if m.pods && err != nil {
@@ -23,8 +23,8 @@ func (m *machine) unified() string {
 	return "1"
 }
 
-// hierarchies are those in which the container has a cgroup: the ones that systemd uses, and for pods
-// each controller's.
+// hierarchies are those in which the container has a cgroup: the ones that systemd uses, and for
+// pods each controller's.
 func (m *machine) hierarchies() ([]string, error) {
 	all := []string{cgroupMount, cgroupMount + "/systemd", cgroupMount + "/unified"}
 	if m.pods {
@@ -46,8 +46,8 @@ func (m *machine) hierarchies() ([]string, error) {
 	return there, nil
 }
 
-// makeCgroups makes a cgroup of its own for the container, in each hierarchy: with a shared one a few
-// boots in a hundred come up degraded. enter is a shell's way into them.
+// makeCgroups makes a cgroup of its own for the container, in each hierarchy: with a shared one a
+// few boots in a hundred come up degraded. enter is a shell's way into them.
 func (m *machine) makeCgroups() (enter string, err error) {
 	m.cgroups = nil
 	hierarchies, err := m.hierarchies()
@@ -68,8 +68,8 @@ func (m *machine) makeCgroups() (enter string, err error) {
 	return enter, nil
 }
 
-// dropCgroups removes them with what systemd and pods left in them. A process that was killed leaves
-// its cgroup a moment after it is gone.
+// dropCgroups removes them with what systemd and pods left in them. A process that was killed
+// leaves its cgroup a moment after it is gone.
 func (m *machine) dropCgroups() (err error) {
 	for _, top := range m.cgroups {
 		for range 100 {

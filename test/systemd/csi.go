@@ -19,8 +19,9 @@ const (
 	findSocket = "/var/lib/kubelet/plugins_registry/hostpath-provisioner-reg.sock"
 )
 
-// csi is kubelet's part by hand. It fails when the unit gets PrivateMounts=yes, or a setting that implies it, when a system call is
-// taken from its filter, and with RemoveOnStop= of a service that has the sockets of its own.
+// csi is kubelet's part by hand. It fails when the unit gets PrivateMounts=yes, or a setting that
+// implies it, when a system call is taken from its filter, and with RemoveOnStop= of a service that
+// has the sockets of its own.
 func csi(e *environment) {
 	dir := e.claim("for-csi", "fast")
 	v := csinode.Of(path.Base(dir), "fast", dir)
@@ -85,7 +86,8 @@ func (e *environment) sandboxOfTheDriver() {
 	}
 }
 
-// kubeletElsewhere: the generator writes the sockets' paths, and stopping the sockets' unit takes them away.
+// kubeletElsewhere: the generator writes the sockets' paths, and stopping the sockets' unit takes
+// them away.
 func (e *environment) kubeletElsewhere() {
 	e.sh("systemctl stop " + driver + ".socket")
 	e.is("ls "+ownSocket+" "+findSocket+" 2>/dev/null || true", "")

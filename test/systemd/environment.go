@@ -67,7 +67,8 @@ func (e *environment) prepareMachine(pods bool) {
 	e.m.pods = pods
 }
 
-// prepare starts what the story of the packages needs: the control plane, and the machine with them.
+// prepare starts what the story of the packages needs: the control plane, and the machine with
+// them.
 func (e *environment) prepare() {
 	e.prepareMachine(false)
 	started := make(chan error, 1)
@@ -183,7 +184,8 @@ func (e *environment) is(script, want string) {
 	}
 }
 
-// eventually asks again after each short pause: no event tells that systemd or a directory has changed.
+// eventually asks again after each short pause: no event tells that systemd or a directory has
+// changed.
 func (e *environment) eventually(script, want string) {
 	last := ""
 	for end := time.Now().Add(timeout); time.Now().Before(end) && e.ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
@@ -197,7 +199,8 @@ func (e *environment) eventually(script, want string) {
 // journal is the beginning of a command that reads the journal with all that was written before.
 const journal = "journalctl --sync; journalctl --no-pager "
 
-// unmount unmounts the pool. A daemon that looks into it keeps it busy for a moment, and for no longer.
+// unmount unmounts the pool. A daemon that looks into it keeps it busy for a moment, and for no
+// longer.
 func (e *environment) unmount() { e.eventually("umount /srv/fast && echo unmounted", "unmounted") }
 
 // status waits until the service's status line has this.

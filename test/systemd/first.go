@@ -2,11 +2,12 @@ package main
 
 import "strings"
 
-// The ways from an empty disk to the first claim, by the commands of the pages alone, with kubectl and
-// an administrator's kubeconfig where kubectl looks for one. It begins with the package installed.
+// The ways from an empty disk to the first claim, by the commands of the pages alone, with kubectl
+// and an administrator's kubeconfig where kubectl looks for one. It begins with the package
+// installed.
 
-// disk is the file that takes the place of the pages' disk, which is there with its label for the reader who
-// has udev.
+// disk is the file that takes the place of the pages' disk, which is there with its label for the
+// reader who has udev.
 const disk = "/images/fast"
 
 // onFile is what the pages' line for /etc/fstab becomes.
@@ -39,14 +40,16 @@ func (e *environment) first(replace ...string) string {
 	return e.docs("first-claim.md", "6. The claim", describe, told+describe)
 }
 
-// A person is not as fast as the next line: told waits until the claim's event is there, which the page describes then.
+// A person is not as fast as the next line: told waits until the claim's event is there, which the
+// page describes then.
 const (
 	describe = "kubectl describe pvc "
 	told     = "timeout 60 sh -c 'until kubectl get events -o name --field-selector=reason=ProvisioningSucceeded | grep -q .; do sleep 0.1; done'; "
 )
 
-// readme goes the way of the README with the .rpm, which is not installed yet, and returns the directory
-// of the claim. The disk is the one that was there, as a new node's may have been another's.
+// readme goes the way of the README with the .rpm, which is not installed yet, and returns the
+// directory of the claim. The disk is the one that was there, as a new node's may have been
+// another's.
 func (e *environment) readme() (directory string) {
 	const install = "Install on a node"
 	e.unmount()

@@ -16,8 +16,9 @@ const (
 	site = "/etc/hostpath-provisioner/conf.d/50-site.toml"
 )
 
-// inlineVolumes has the node service and the daemon, each in its unit, make and remove volumes of pods. It fails when the node
-// service's unit gets PrivateMounts=yes, and when the daemon's start looks for no volume whose end was missed.
+// inlineVolumes has the node service and the daemon, each in its unit, make and remove volumes of
+// pods. It fails when the node service's unit gets PrivateMounts=yes, and when the daemon's start
+// looks for no volume whose end was missed.
 func inlineVolumes(e *environment) {
 	e.put(site, e.text("csi.md", inlinePage, "toml"))
 	e.block(0, "csi.md", inlinePage)
@@ -44,8 +45,9 @@ func inlineVolumes(e *environment) {
 	e.status("2 of 2 pools open")
 }
 
-// withoutDaemon has a new pod refused after a time in which the daemon could have been started again. Meanwhile all goes on
-// that needs none, and the cluster's side is switched on by the page, and off.
+// withoutDaemon has a new pod refused after a time in which the daemon could have been started
+// again. Meanwhile all goes on that needs none, and the cluster's side is switched on by the page,
+// and off.
 func (e *environment) withoutDaemon(k kubelet, stays, ends, late csinode.Volume) {
 	refused := make(chan error, 1)
 	e.sh("mkdir -p $(dirname " + target("u-late", late) + ")")
@@ -65,7 +67,8 @@ func (e *environment) withoutDaemon(k kubelet, stays, ends, late csinode.Volume)
 	e.Must(k.publish("u-stays", stays), "publishing again, without the daemon")
 }
 
-// scratch is the volume of the page's pod, for a pod of this UID. This pool is smaller than the page's.
+// scratch is the volume of the page's pod, for a pod of this UID. This pool is smaller than the
+// page's.
 func (e *environment) scratch(uid string) csinode.Volume {
 	var pod corev1.Pod
 	e.Must(yaml.UnmarshalStrict([]byte(e.text("csi.md", inlinePage, "yaml")), &pod), "the page's pod")

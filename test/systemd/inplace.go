@@ -55,8 +55,8 @@ spec:
   volumeName: pvc-of-kubevirt
 `
 
-// profile is a StorageProfile as CDI makes one for a class that it does not know, and as much of its definition as the page's
-// command has to fit.
+// profile is a StorageProfile as CDI makes one for a class that it does not know, and as much of
+// its definition as the page's command has to fit.
 const profile = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: storageprofiles.cdi.kubevirt.io}
@@ -95,9 +95,10 @@ func (e *environment) storageProfile() {
 	e.sh("kubectl delete -f cdi.yaml")
 }
 
-// inPlace has the machine be kubevirt's driver beside its own, and not any more. It fails when the generator writes the sockets of one
-// driver, or the service serves one. When the sockets' unit was restarted after the configuration was changed, and not
-// stopped before, the files of the other driver's stayed.
+// inPlace has the machine be kubevirt's driver beside its own, and not any more. It fails when the
+// generator writes the sockets of one driver, or the service serves one. When the sockets' unit was
+// restarted after the configuration was changed, and not stopped before, the files of the other
+// driver's stayed.
 func inPlace(e *environment) {
 	const dir = "/var/hpvolumes/csi/pvc-of-kubevirt"
 	e.put(inPlaceConfig, e.text("csi.md", inPlacePage, "toml"))
@@ -140,7 +141,8 @@ func withoutKubevirt(config string) string {
 	return left.String()
 }
 
-// serves asks the service on a driver's sockets who it is, as kubelet does, and where its pods may be.
+// serves asks the service on a driver's sockets who it is, as kubelet does, and where its pods may
+// be.
 func (e *environment) serves(name string) {
 	socket := path.Join(kubeletRoot, "plugins", name, "csi.sock")
 	plugin, err := registration.NewRegistrationClient(e.connect(path.Join(kubeletRoot, "plugins_registry", name+"-reg.sock"))).GetInfo(e.ctx, &registration.InfoRequest{})

@@ -11,13 +11,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// zero is the story of docs/first-claim.md, whole: kubeadm makes the cluster, on the machine that then
-// gets the package.
+// zero is the story of docs/first-claim.md, whole: kubeadm makes the cluster, on the machine that
+// then gets the package.
 //
-// The programs of Kubernetes are built from its source, unpatched; the images that kubeadm asks for are
-// made of them, under the names that it says. Three of those are a busybox that sleeps: pause, CoreDNS
-// (so no name is resolved in this cluster, and its pods are never ready) and kube-proxy (so no program
-// reaches a Service's address).
+// The programs of Kubernetes are built from its source, unpatched; the images that kubeadm asks for
+// are made of them, under the names that it says. Three of those are a busybox that sleeps: pause,
+// CoreDNS (so no name is resolved in this cluster, and its pods are never ready) and kube-proxy (so
+// no program reaches a Service's address).
 var zero = []step{
 	{"containerd, kubelet, kubeadm and kubectl are there, as Kubernetes' documentation asks for", kubernetes},
 	{"kubeadm init, and the node takes pods", initialize},
@@ -33,8 +33,8 @@ var (
 	inImages = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"}
 )
 
-// imageList prints the names of the images that kubeadm wants. Without a version it asks on the network
-// for the newest.
+// imageList prints the names of the images that kubeadm wants. Without a version it asks on the
+// network for the newest.
 const imageList = "kubeadm config images list --kubernetes-version=$(kubeadm version -o short)"
 
 // podImage takes the place of the page's busybox, which a registry would have.
@@ -49,8 +49,8 @@ func (e *environment) prepareZero() {
 	e.Must(e.m.boot(e.ctx), "booting")
 }
 
-// network is an interface with an address and a default route, which leads nowhere: kubeadm looks for
-// them.
+// network is an interface with an address and a default route, which leads nowhere: kubeadm looks
+// for them.
 func (e *environment) network() error {
 	for _, command := range []string{
 		"link add eth0 type veth peer name nowhere", "address add " + address + "/24 dev eth0",
@@ -118,8 +118,8 @@ func (e *environment) saveBusybox(name string) error {
 	return i.Save(filepath.Join(e.m.shared, "images", program))
 }
 
-// initialize leaves out one of kubeadm's checks, for what is the machine's: cgroups of version 1, and a
-// kernel without its configuration.
+// initialize leaves out one of kubeadm's checks, for what is the machine's: cgroups of version 1,
+// and a kernel without its configuration.
 func initialize(e *environment) {
 	said := e.docs("first-claim.md", "1. Kubernetes", "kubeadm init ", "kubeadm init --ignore-preflight-errors=SystemVerification ")
 	e.says(said, "Your Kubernetes control-plane has initialized successfully!", "node/"+node+" untainted")

@@ -7,8 +7,8 @@ import (
 // looks is the service that looks under mount points, and its socket.
 const looks = service + "-mountpoint"
 
-// looker disturbs the service while the daemon asks it. It fails without Restart=, without Requires= (the service
-// goes on without its socket) and without PartOf=.
+// looker disturbs the service while the daemon asks it. It fails without Restart=, without
+// Requires= (the service goes on without its socket) and without PartOf=.
 func looker(e *environment) {
 	e.killLooker()
 	e.failingLooker()
@@ -32,8 +32,8 @@ func (e *environment) killLooker() {
 	e.is(closed, before)
 }
 
-// failingLooker: what fails at once is started again and again with a pause between, not given up, and the pools open by
-// themselves when it works.
+// failingLooker: what fails at once is started again and again with a pause between, not given up,
+// and the pools open by themselves when it works.
 func (e *environment) failingLooker() {
 	const dropIn = "/etc/systemd/system/" + looks + ".service.d"
 	e.put(dropIn+"/fails.conf", "[Service]\nExecStart=\nExecStart=/bin/false\n")
@@ -63,7 +63,8 @@ func (e *environment) pace(first, second string) float64 {
 	return float64(n[1]-n[0]) / (float64(t[1]-t[0]) / 1e9)
 }
 
-// stoppedLooker: without its socket the pools are closed, and what is to be done is told. It can be started at once.
+// stoppedLooker: without its socket the pools are closed, and what is to be done is told. It can be
+// started at once.
 func (e *environment) stoppedLooker() {
 	e.sh("systemctl stop " + looks + ".socket; " + newLook)
 	e.status("this process has no CAP_SYS_ADMIN, and " + looks + ".socket does not listen")

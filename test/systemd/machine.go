@@ -28,8 +28,8 @@ type machine struct {
 	environment []string // of every command, besides the usual
 }
 
-// newMachine makes the disk: an overlay over the tree, on a tmpfs, which knows immutable flags and is
-// gone with this mount namespace.
+// newMachine makes the disk: an overlay over the tree, on a tmpfs, which knows immutable flags and
+// is gone with this mount namespace.
 func newMachine(tree, dir string) (*machine, error) {
 	m := &machine{dir: dir, root: filepath.Join(dir, "root"), shared: filepath.Join(dir, "shared")}
 	if err := syscall.Mount("machine", dir, "tmpfs", 0, "mode=0755"); err != nil {

@@ -1,15 +1,18 @@
-// Command systemd installs the built packages on a booted Debian, in a container of systemd-nspawn, and
-// tells step by step what an operator does there, by the commands of the documents: configure, prepare,
-// start, provision against a real control plane with a real kubectl, reload, unmount, reboot, upgrade,
-// remove, purge. It exits 0 only if every step held.
+// Command systemd installs the built packages on a booted Debian, in a container of systemd-nspawn,
+// and tells step by step what an operator does there, by the commands of the documents: configure,
+// prepare, start, provision against a real control plane with a real kubectl, reload, unmount,
+// reboot, upgrade, remove, purge. It exits 0 only if every step held.
 //
-// The container is a systemd of its own on a throwaway overlay over a cached tree of Debian packages,
-// in a network namespace where there is only the loopback and the control plane. Nothing of the machine
-// is changed but that cache. It will not show SELinux, udev or a real disk that vanishes: test/vm does.
+// The container is a systemd of its own on a throwaway overlay over a cached tree of Debian
+// packages, in a network namespace where there is only the loopback and the control plane. Nothing
+// of the machine is changed but that cache. It will not show SELinux, udev or a real disk that
+// vanishes: test/vm does.
 //
-// With the argument kubeadm it tells another story: kubeadm makes the cluster in there, and a pod runs.
+// With the argument kubeadm it tells another story: kubeadm makes the cluster in there, and a pod
+// runs.
 //
-// What it was seen to catch, each by breaking the product once, is listed at the steps (steps_*.go).
+// What it was seen to catch, each by breaking the product once, is listed at the steps
+// (steps_*.go).
 package main
 
 import (

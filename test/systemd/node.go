@@ -10,9 +10,9 @@ import (
 // address is the node's. A kubelet takes none of 127/8.
 const address = "10.99.0.1"
 
-// nodeFiles are what the documentation of Kubernetes has an administrator write, and what this machine
-// does not allow: raised OOM scores, huge pages, AppArmor profiles, a cgroup of systemd's for each pod,
-// cgroups of version 2.
+// nodeFiles are what the documentation of Kubernetes has an administrator write, and what this
+// machine does not allow: raised OOM scores, huge pages, AppArmor profiles, a cgroup of systemd's
+// for each pod, cgroups of version 2.
 var nodeFiles = map[string]string{
 	"/etc/hosts":       "127.0.0.1 localhost\n" + address + " " + node + "\n",
 	"/etc/resolv.conf": "nameserver 127.0.0.1\n",
@@ -53,8 +53,8 @@ evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree
 `,
 }
 
-// sysctls are what a kubelet sets at its start (setupKernelTunables in pkg/kubelet/cm). They belong to
-// the whole machine, so the node has files in their place that hold what it wants.
+// sysctls are what a kubelet sets at its start (setupKernelTunables in pkg/kubelet/cm). They belong
+// to the whole machine, so the node has files in their place that hold what it wants.
 var sysctls = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",

@@ -16,7 +16,8 @@ var runElsewhere = map[string]string{
 // accounted are the pages whose commands are all run.
 var accounted = []string{"install.md", "first-claim.md", "upgrade.md", "README.md", "csi.md", "snapshots.md"}
 
-// docs runs the commands under a heading of a document, as they stand there but for the replaced parts.
+// docs runs the commands under a heading of a document, as they stand there but for the replaced
+// parts.
 func (e *environment) docs(page, heading string, replace ...string) string {
 	return e.runBlocks(page, heading, nil, replace)
 }

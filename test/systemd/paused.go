@@ -10,7 +10,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )
 
-// The pods that have the volume, and where a kubelet makes their cgroups: with the driver systemd, and with cgroupfs.
+// The pods that have the volume, and where a kubelet makes their cgroups: with the driver systemd,
+// and with cgroupfs.
 const (
 	writerPod, readerPod       = "u-writes", "u-waits"
 	writerCgroup, readerCgroup = cgroupMount + "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu_writes.slice", cgroupMount + "/kubepods/besteffort/podu-waits"
@@ -26,8 +27,8 @@ i=100000000
 while :; do i=$((i + 1)); printf $i 1<>first/number; printf $i 1<>last/number; done
 `
 
-// pausedSnapshots has the node service, in its unit, stop pods for a snapshot, and systemd have them go on. It fails without
-// ExecStopPost=.
+// pausedSnapshots has the node service, in its unit, stop pods for a snapshot, and systemd have
+// them go on. It fails without ExecStopPost=.
 func pausedSnapshots(e *environment) {
 	v := e.stillPool()
 	k := e.kubelet(service)
@@ -112,8 +113,8 @@ func (e *environment) removeSnapshot(api *cluster.Snapshots, name, content strin
 	e.eventually("kubectl get volumesnapshotcontents -o name | wc -l; find /srv/still -maxdepth 1 -name 'snapshot-*' | wc -l", "0\n0")
 }
 
-// killedWhilePaused kills the service in the middle of a VolumeSnapshot, and has systemd alone see it: the drop-in keeps it from
-// starting another one, which would have the pods go on, too.
+// killedWhilePaused kills the service in the middle of a VolumeSnapshot, and has systemd alone see
+// it: the drop-in keeps it from starting another one, which would have the pods go on, too.
 func (e *environment) killedWhilePaused(api *cluster.Snapshots, v csinode.Volume) {
 	const dropIn = "/etc/systemd/system/" + driver + ".service.d"
 	e.put(dropIn+"/killed.conf", "[Service]\nRestart=no\n")
@@ -143,8 +144,8 @@ while [ -e /run/holds ]; do
 done
 `
 
-// heldPause makes a VolumeSnapshot that is in the middle of its pause. The daemon may end one before it is stopped: then another
-// one is made.
+// heldPause makes a VolumeSnapshot that is in the middle of its pause. The daemon may end one
+// before it is stopped: then another one is made.
 func (e *environment) heldPause(api *cluster.Snapshots, v csinode.Volume) (name, content string) {
 	e.put("/hold", hold)
 	for try := range 20 {
@@ -166,7 +167,8 @@ func (e *environment) heldPause(api *cluster.Snapshots, v csinode.Volume) (name,
 	return "", ""
 }
 
-// stoppedWhilePaused asks for a pause as the daemon does. An administrator who stops the service need not know of it.
+// stoppedWhilePaused asks for a pause as the daemon does. An administrator who stops the service
+// need not know of it.
 func (e *environment) stoppedWhilePaused(v csinode.Volume) {
 	client := pause.Client{Socket: e.outside(pause.SocketPath(kubeletRoot, service))}
 	_, p, err := client.Begin(e.ctx, "still", v.PV)

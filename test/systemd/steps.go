@@ -79,9 +79,9 @@ func install(e *environment) {
 	}
 }
 
-// It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no openat2), and
-// when a line is taken from the commands that make the kubeconfig (use-context). It failed when the status was
-// written after systemd was told that the daemon is ready.
+// It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no
+// openat2), and when a line is taken from the commands that make the kubeconfig (use-context). It
+// failed when the status was written after systemd was told that the daemon is ready.
 func firstClaim(e *environment) {
 	e.product()
 	e.says(e.first(), "Bound", "ProvisioningSucceeded", "default/first")
@@ -122,7 +122,8 @@ func sandbox(e *environment) {
 	e.sandboxOfTheLooker()
 }
 
-// sandboxOfTheLooker: the service that the daemon's question started. It fails when User= is taken from its unit.
+// sandboxOfTheLooker: the service that the daemon's question started. It fails when User= is taken
+// from its unit.
 func (e *environment) sandboxOfTheLooker() {
 	status := e.sh("cat /proc/$(systemctl show -P MainPID " + looks + ")/status")
 	uid := e.sh("id -u hostpath-mountpoint")
@@ -140,8 +141,8 @@ func (e *environment) sandboxOfTheLooker() {
 	e.is("stat -c '%a %U %G' /run/"+looks+".socket", "660 root "+service)
 }
 
-// escape starts test/systemd/escape in the daemon's place, by its unit with all that is in it, and gives it
-// what it is to look for. It fails as soon as one of the attempts succeeds.
+// escape starts test/systemd/escape in the daemon's place, by its unit with all that is in it, and
+// gives it what it is to look for. It fails as soon as one of the attempts succeeds.
 func escape(e *environment) {
 	e.Must(copyFile(built("escape"), filepath.Join(e.m.shared, "escape"), 0o755), "passing the program (build it with: make .build/escape)")
 	e.sh(`mkdir -p /etc/kubernetes/manifests /etc/cron.d /var/lib/kubelet /var/spool/cron/crontabs

@@ -34,8 +34,8 @@ func (e *environment) get(path string) string {
 	return string(body)
 }
 
-// scrape wants an open pool. Before its first check a pool has no metric, and systemd 252 does not wait
-// for the end of a reload.
+// scrape wants an open pool. Before its first check a pool has no metric, and systemd 252 does not
+// wait for the end of a reload.
 func (e *environment) scrape() {
 	const open = `hostpath_provisioner_pool_open{pool="fast"} 1`
 	last := ""
@@ -64,8 +64,9 @@ func socket(e *environment) {
 	e.says(e.get("/healthz"), "ok")
 }
 
-// badConfigurationBehindTheSocket: a scrape is refused by one start of the service, which fails; without
-// that systemd starts it nine times a second. The first scrape after the file is mended is served.
+// badConfigurationBehindTheSocket: a scrape is refused by one start of the service, which fails;
+// without that systemd starts it nine times a second. The first scrape after the file is mended is
+// served.
 func (e *environment) badConfigurationBehindTheSocket() {
 	const starts = journal + "-o cat -u " + service + " -b | grep -c ^Starting || true"
 	e.sh("systemctl stop " + service)
@@ -89,7 +90,8 @@ func credential(e *environment) {
 	e.status("2 of 2 pools open")
 }
 
-// It fails if the daemon cannot read, in its sandbox, what the command wrote as root. The node's kubeconfig is put back at the end.
+// It fails if the daemon cannot read, in its sandbox, what the command wrote as root. The node's
+// kubeconfig is put back at the end.
 func enroll(e *environment) {
 	const kubeconfig = "/etc/hostpath-provisioner/kubeconfig"
 	e.sh("systemctl stop " + service + "; mv " + kubeconfig + " /root/away")
@@ -104,8 +106,8 @@ func enroll(e *environment) {
 	e.status("2 of 2 pools open")
 }
 
-// It fails with RequiresMountsFor= in what the generator writes: starting kubelet then mounts again what
-// was unmounted on purpose.
+// It fails with RequiresMountsFor= in what the generator writes: starting kubelet then mounts again
+// what was unmounted on purpose.
 func checkUnit(e *environment) {
 	e.put("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/sleep infinity\n")
 	e.docs("install.md", "Kubelet waits for the pools")
@@ -209,8 +211,8 @@ func upgrade(e *environment) {
 	e.bound("one")
 }
 
-// earlierState starts the service where an earlier version left its state: in the directory above, which
-// was the service's own. What it remembered counts, and moves.
+// earlierState starts the service where an earlier version left its state: in the directory above,
+// which was the service's own. What it remembered counts, and moves.
 func (e *environment) earlierState() {
 	const lib = "/var/lib/hostpath-provisioner"
 	e.sh("systemctl stop " + service + "; mv " + lib + "/state/pools " + lib + "/pools; rm -r " + lib + "/state; chown -R hostpath-provisioner: " + lib)
@@ -224,7 +226,8 @@ func (e *environment) earlierState() {
 // dpkg asks nothing about configuration files: there may be none.
 func (e *environment) dpkg(what string) { e.sh("dpkg -i " + what + " </dev/null") }
 
-// It fails when the postrm removes the state directory as a whole: an earlier version took pools in it.
+// It fails when the postrm removes the state directory as a whole: an earlier version took pools in
+// it.
 func purge(e *environment) {
 	e.sh("mkdir -p /var/lib/hostpath-provisioner/volumes; touch /var/lib/hostpath-provisioner/volumes/file")
 	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.near]\npath = \"/var/lib/near\"\nrequire_mount = false\n")
@@ -247,7 +250,8 @@ func purge(e *environment) {
 	e.is("systemctl is-active "+service+" || true", "inactive")
 	e.lookerGone()
 	keep("removal", "/etc/hostpath-provisioner/config.toml", "/etc/hostpath-provisioner/kubeconfig", "/var/lib/hostpath-provisioner/state/pools/fast.json")
-	// Installed again, the service is disabled, because the removal did that; a masked one is told as that.
+	// Installed again, the service is disabled, because the removal did that; a masked one is told
+	// as that.
 	e.sh("ln -s /dev/null /etc/systemd/system/" + service + ".service")
 	e.says(e.sh("dpkg -i /shared/packages/hostpath-provisioner_*_amd64.deb </dev/null"), "the service is masked")
 	e.sh("rm /etc/systemd/system/" + service + ".service; apt-get -y remove hostpath-provisioner")

@@ -1,5 +1,5 @@
-// Package upstream is Kubernetes' own suite for external storage, and its tests of StatefulSets, as a
-// program. test/nodes runs it on its kubelets: make test-upstream.
+// Package upstream is Kubernetes' own suite for external storage, and its tests of StatefulSets, as
+// a program. test/nodes runs it on its kubelets: make test-upstream.
 //
 // It has no tests of its own and leaves none of theirs out: what a driver can do stands in its
 // definition (*.yaml), and the suite skips what needs more, with a reason.
@@ -27,8 +27,9 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/storage/external"       // --storage.testdriver
 )
 
-// images are those that the tests run, and the program that serves in each one's place: agnhost with a
-// shell beside it, or the shell alone. The tests run commands in nginx and glibc-dns-testing, nothing of theirs.
+// images are those that the tests run, and the program that serves in each one's place: agnhost
+// with a shell beside it, or the shell alone. The tests run commands in nginx and
+// glibc-dns-testing, nothing of theirs.
 var images = map[image.ImageID]string{
 	image.Agnhost: "agnhost", image.AgnhostPrev: "agnhost", image.Pause: "agnhost",
 	image.BusyBox: "busybox", image.Nginx: "busybox", image.GlibcDnsTesting: "busybox",

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// cost measures what a limit adds to a creation, in a machine that does nothing else, and how much slower that is than this host:
-// there is no other kernel with quotas here.
+// cost measures what a limit adds to a creation, in a machine that does nothing else, and how much
+// slower that is than this host: there is no other kernel with quotas here.
 func (p *play) cost() {
 	p.need("a machine with SELinux enforcing", func() (string, error) {
 		_, err := p.fresh(baseConfig)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Kubelet's directory in the machine, and what calls the CSI driver's service there (test/vm/kubelet).
+// Kubelet's directory in the machine, and what calls the CSI driver's service there
+// (test/vm/kubelet).
 const (
 	kubeletRoot = "/var/lib/kubelet"
 	kubelet     = "/usr/local/bin/kubelet-calls"
@@ -15,7 +16,8 @@ const (
 	driverRuntime = "/run/hostpath-provisioner-csi" // of the service, where it has the list of pods that are paused
 )
 
-// driverBefore starts the driver's sockets, with the label of some that were made before the policy knew their paths.
+// driverBefore starts the driver's sockets, with the label of some that were made before the policy
+// knew their paths.
 func (p *play) driverBefore() {
 	p.step("the CSI driver's sockets are there, with a label from before", func() (string, error) {
 		sockets := strings.Join(p.driverSockets(), " ")
@@ -38,7 +40,8 @@ func (p *play) call(name string, args ...string) string {
 	return strings.Join(append([]string{kubelet, kubeletRoot, p.namespace, name}, args...), " ")
 }
 
-// driver is the CSI driver's service in its domain, after the page had the policy's module of the pools loaded again.
+// driver is the CSI driver's service in its domain, after the page had the policy's module of the
+// pools loaded again.
 func (p *play) driver() {
 	p.step("loading the policy again gave the CSI driver's sockets their label", func() (string, error) {
 		return p.expect("ls -Z "+strings.Join(p.driverSockets(), " "), ":hostpath_provisioner_csi_socket_t:s0 "+p.driverSockets()[0], ":hostpath_provisioner_csi_socket_t:s0 "+p.driverSockets()[1])
@@ -67,7 +70,8 @@ func (p *play) driver() {
 	p.step("the volume is removed with its claim", func() (string, error) { return "", p.drop(claim) })
 }
 
-// published mounts a volume for a pod, and unmounts it, while its pool is there, and while it is not.
+// published mounts a volume for a pod, and unmounts it, while its pool is there, and while it is
+// not.
 func (p *play) published(pv, dir string) {
 	target := path.Join(kubeletRoot, "pods/u-1/volumes/kubernetes.io~csi", pv, "mount")
 	publish := p.call("publish", "u-1", pv, "fast", dir)
@@ -115,7 +119,8 @@ func (p *play) published(pv, dir string) {
 	})
 }
 
-// driverConfined tries what the service never does, with a script that has the label of its program.
+// driverConfined tries what the service never does, with a script that has the label of its
+// program.
 func (p *play) driverConfined(dir string) {
 	const script = `#!/bin/bash
 eval "$1" && echo "was done"
@@ -148,7 +153,8 @@ eval "$1" && echo "was done"
 	}
 }
 
-// inDriver runs a command of the shell's own as a service with the label of the driver's program, and returns what it printed.
+// inDriver runs a command of the shell's own as a service with the label of the driver's program,
+// and returns what it printed.
 func (p *play) inDriver(command string) string {
 	p.services++
 	return fmt.Sprintf("systemd-run -q --wait --unit=try-%d %s '%s'; journalctl --sync; journalctl -u try-%d -o cat --no-pager", p.services, attempt, command, p.services)

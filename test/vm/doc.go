@@ -1,14 +1,15 @@
-// Command vm shows what only another kernel can: SELinux enforcing, project quotas, an NFS server that goes away, block
-// devices that fail or hang, a reboot without a disk, and the power cut in the middle of work.
+// Command vm shows what only another kernel can: SELinux enforcing, project quotas, an NFS server
+// that goes away, block devices that fail or hang, a reboot without a disk, and the power cut in
+// the middle of work.
 //
 // It boots a Debian machine under qemu, without KVM, so that it runs wherever its packages do. The
-// image is built once from Debian's packages (image/build.sh) and kept, with the state of the booted
-// machine, outside the repository under a name that is a hash of the recipe. In each run dpkg installs
-// the built package on it, with the package's own scripts, and that machine's state is kept for the
-// run: each chapter starts from it in some seconds, gets a configuration, and talks to a real control
-// plane on this host, which survives whatever happens to the machine: what the API acknowledged before a
-// power cut is compared with what the disk has after it. All of it runs in a network namespace with
-// nothing but loopback.
+// image is built once from Debian's packages (image/build.sh) and kept, with the state of the
+// booted machine, outside the repository under a name that is a hash of the recipe. In each run
+// dpkg installs the built package on it, with the package's own scripts, and that machine's state
+// is kept for the run: each chapter starts from it in some seconds, gets a configuration, and talks
+// to a real control plane on this host, which survives whatever happens to the machine: what the
+// API acknowledged before a power cut is compared with what the disk has after it. All of it runs
+// in a network namespace with nothing but loopback.
 //
 // Chapters (-only):
 //
@@ -27,17 +28,18 @@
 //	power     SIGKILL of the machine under a load of claims, -cuts times
 //	log       dm-log-writes: the device rebuilt after each flush, on ext4 and xfs
 //
-// What detects a failing or hanging disk: a yanked disk can still be read from the page cache, so the marker
-// is read past it (O_DIRECT) every few seconds; that read fails (Unreadable) or does not come back
-// (NotAnswering).
+// What detects a failing or hanging disk: a yanked disk can still be read from the page cache, so
+// the marker is read past it (O_DIRECT) every few seconds; that read fails (Unreadable) or does not
+// come back (NotAnswering).
 //
-// After a power cut the machine is not booted each time, which would take longer than everything else
-// of a round. Everything that the daemon writes is on three disks of its own: two pools and its state
-// directory; that there is nothing else is looked at first. The machine that is restored was saved with none of them
-// mounted and before a daemon ever ran, and its kernel keeps nothing of a disk that is not open; so it finds what the
-// cut left, and replays the journals, as one that boots does. What is spared is the start of a kernel
-// and of Debian's services, which know nothing of the daemon; and the root disk is not cut. Each tenth
-// round spares nothing: it boots from all disks, the root disk too, as they were cut.
+// After a power cut the machine is not booted each time, which would take longer than everything
+// else of a round. Everything that the daemon writes is on three disks of its own: two pools and
+// its state directory; that there is nothing else is looked at first. The machine that is restored
+// was saved with none of them mounted and before a daemon ever ran, and its kernel keeps nothing of
+// a disk that is not open; so it finds what the cut left, and replays the journals, as one that
+// boots does. What is spared is the start of a kernel and of Debian's services, which know nothing
+// of the daemon; and the root disk is not cut. Each tenth round spares nothing: it boots from all
+// disks, the root disk too, as they were cut.
 //
 // Seen red, with the product broken on purpose:
 //

@@ -46,8 +46,8 @@ func (p *play) served(pool string) (string, error) {
 	return fmt.Sprintf("a claim on %s took %.1fs", pool, time.Since(begin).Seconds()), err
 }
 
-// closes waits until the pool of that name is closed for one of these reasons and returns which, and
-// how long it took. reasons are a regular expression.
+// closes waits until the pool of that name is closed for one of these reasons and returns which,
+// and how long it took. reasons are a regular expression.
 func (p *play) closes(pool, reasons string) (string, error) {
 	begin := time.Now()
 	out, err := p.machine.until(p.ctx, limit, `hostpath-provisioner status | grep -E '^`+pool+` .*closed: (`+reasons+`) '`)
@@ -60,9 +60,10 @@ func (p *play) opens(pool string) (string, error) {
 	return fmt.Sprintf("open again after %.1fs", time.Since(begin).Seconds()), err
 }
 
-// hung is what has to hold while a pool does not respond: other pools are served, looking at it again
-// and again costs no more threads, and the daemon can be stopped. The last holds where the kernel lets a
-// waiting thread be killed (NFS, FUSE); one that waits for a block device stays until that responds.
+// hung is what has to hold while a pool does not respond: other pools are served, looking at it
+// again and again costs no more threads, and the daemon can be stopped. The last holds where the
+// kernel lets a waiting thread be killed (NFS, FUSE); one that waits for a block device stays until
+// that responds.
 func (p *play) hung(pool string, killable bool) {
 	const threads = "ls /proc/$(systemctl show -P MainPID hostpath-provisioner)/task | wc -l"
 	p.step("meanwhile other pools are served", func() (string, error) { return p.served("fast") })
@@ -133,7 +134,8 @@ var nfsServer = []string{
 	"rpc.mountd -N 3 && rpc.nfsd -N 3 -V 4.2 2",
 }
 
-// nfs: a server that goes away, over this machine's own loopback, which the API's traffic does not use.
+// nfs: a server that goes away, over this machine's own loopback, which the API's traffic does not
+// use.
 func (p *play) nfs() {
 	p.need("a machine", func() (string, error) { return p.fresh(nfsConfig) })
 	p.need("an NFS server and its pool", func() (string, error) {

@@ -23,7 +23,8 @@ import (
 //go:embed image agent
 var recipe embed.FS
 
-// image is a directory with root.img, vmlinuz, initrd, and of the booted machine booted.qcow2 and state.
+// image is a directory with root.img, vmlinuz, initrd, and of the booted machine booted.qcow2 and
+// state.
 type image string
 
 func (i image) file(name string) string { return filepath.Join(string(i), name) }
@@ -58,8 +59,8 @@ func findImage(ctx context.Context, cache string, say func(string, ...any)) (ima
 	return at, nil
 }
 
-// buildImage makes it aside, so that one that was cut off is never used. What is made once is kept if the machine does not
-// boot, which on a busy host may only be too slow.
+// buildImage makes it aside, so that one that was cut off is never used. What is made once is kept
+// if the machine does not boot, which on a busy host may only be too slow.
 func buildImage(ctx context.Context, at image) error {
 	aside := image(string(at) + ".new")
 	whole := aside.file("whole")

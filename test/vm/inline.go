@@ -37,7 +37,8 @@ func (p *play) removed(pool string, v inlineVolume) error {
 	return err
 }
 
-// allowDriver applies the manifests for the chapter's own provisioner, with a CSIDriver that has inline volumes.
+// allowDriver applies the manifests for the chapter's own provisioner, with a CSIDriver that has
+// inline volumes.
 func (p *play) allowDriver() error {
 	manifests, err := output(product(), "manifests", "--provisioner", p.namespace, "--no-classes", "--inline-volumes")
 	if err != nil {
@@ -46,7 +47,8 @@ func (p *play) allowDriver() error {
 	return p.cluster.Apply(p.ctx, manifests)
 }
 
-// withKeys gives a pool's table more keys, and has the units take them, as docs/csi.md and docs/snapshots.md say.
+// withKeys gives a pool's table more keys, and has the units take them, as docs/csi.md and
+// docs/snapshots.md say.
 func (p *play) withKeys(pool string, keys ...string) (string, error) {
 	const config = "/etc/hostpath-provisioner/config.toml"
 	return p.doAll(fmt.Sprintf(`sed -i 's/^\[pool\.%s\]$/&\n%s/' %s && restorecon %[3]s`, pool, strings.Join(keys, `\n`), config),

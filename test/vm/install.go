@@ -152,7 +152,8 @@ func forMachine(file string) ([]byte, error) {
 	return bytes.Replace(data, []byte(here), []byte(there), 1), nil
 }
 
-// fresh starts a machine on which the package is installed and configured, and the daemon not started.
+// fresh starts a machine on which the package is installed and configured, and the daemon not
+// started.
 func (p *play) fresh(config string) (string, error) {
 	o, err := p.onInstalled()
 	if err != nil {
@@ -182,8 +183,8 @@ func (p *play) onInstalled() (machineOptions, error) {
 	return p.options(filepath.Join(p.installed, "root.qcow2")), nil
 }
 
-// configure starts the machine and puts the configuration in place of the package's. The policy module
-// knows the pools on disks by then.
+// configure starts the machine and puts the configuration in place of the package's. The policy
+// module knows the pools on disks by then.
 func (p *play) configure(o machineOptions, config string) (string, error) {
 	if err := p.loadConfig(o, etc, node, config); err != nil {
 		return "", err
@@ -200,8 +201,8 @@ const (
 	leftDropIn = "/etc/systemd/system/hostpath-provisioner.service.d/50-pools.conf"
 )
 
-// install makes what all chapters begin with: the image's machine, with the package that was
-// built, installed by dpkg and its own scripts. Its state is saved, because the policy's compiler takes
+// install makes what all chapters begin with: the image's machine, with the package that was built,
+// installed by dpkg and its own scripts. Its state is saved, because the policy's compiler takes
 // most of a minute here.
 func (p *play) install() error {
 	name := p.name
@@ -240,7 +241,8 @@ func (p *play) install() error {
 	return nil
 }
 
-// policy runs a command that has the policy's compiler work, which takes a minute here, and more beside others.
+// policy runs a command that has the policy's compiler work, which takes a minute here, and more
+// beside others.
 func (p *play) policy(command string) (string, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, 5*time.Minute)
 	defer cancel()
@@ -258,8 +260,8 @@ func (p *play) dpkg() (string, error) {
 	return "", err
 }
 
-// freeze saves the running machine with its root disk. Disks that are not mounted must not be read from
-// its memory by those who start from it.
+// freeze saves the running machine with its root disk. Disks that are not mounted must not be read
+// from its memory by those who start from it.
 func (p *play) freeze(state string) error {
 	if _, err := p.do("sync; echo 3 > /proc/sys/vm/drop_caches"); err != nil {
 		return err

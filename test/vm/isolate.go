@@ -15,8 +15,8 @@ import (
 // inside says that this process is the one in the network namespace.
 const inside = "HOSTPATH_VM_INSIDE"
 
-// isolate runs this program again in a network namespace in which there is nothing but loopback: the
-// machine can reach the control plane and nothing else.
+// isolate runs this program again in a network namespace in which there is nothing but loopback:
+// the machine can reach the control plane and nothing else.
 func isolate(ctx context.Context, body func() int) int {
 	if os.Getenv(inside) != "" {
 		err := hosttest.LoopbackUp()

@@ -29,8 +29,8 @@ func (p *play) limitedMount(fs limitedFilesystem) (at string, err error) {
 	return at, err
 }
 
-// killedAtEachCall has test/crash kill a process before each system call with which it makes, removes, expands and limits
-// volumes, on an ext4 and an xfs with nothing else.
+// killedAtEachCall has test/crash kill a process before each system call with which it makes,
+// removes, expands and limits volumes, on an ext4 and an xfs with nothing else.
 func (p *play) killedAtEachCall() {
 	if !p.step("test/crash in the machine", p.loadCrash) {
 		return
@@ -46,7 +46,8 @@ func (p *play) killedAtEachCall() {
 	}
 }
 
-// misconfigured ends the service that sets limits while the configuration has errors. The next request starts it again.
+// misconfigured ends the service that sets limits while the configuration has errors. The next
+// request starts it again.
 func (p *play) misconfigured() {
 	const file = "/etc/hostpath-provisioner/config.toml"
 	p.step("beside a configuration with errors the service starts again, and a volume has its limit", func() (string, error) {
@@ -69,7 +70,8 @@ func (p *play) misconfigured() {
 	})
 }
 
-// requestsMeasured comes last: the policy has the service respond to the daemon's domain alone, so it is not enforced here.
+// requestsMeasured comes last: the policy has the service respond to the daemon's domain alone, so
+// it is not enforced here.
 func (p *play) requestsMeasured() {
 	p.step("what a request to the service that sets limits takes", func() (string, error) {
 		if _, err := p.do("setenforce 0"); err != nil {

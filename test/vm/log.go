@@ -17,8 +17,8 @@ path = "/srv/fast"
 `
 
 // logWrites: every request to a pool's device is logged while claims come and go, and the device is
-// rebuilt as a power cut would have left it after each flush there was. What the API had acknowledged by
-// then is marked in the log.
+// rebuilt as a power cut would have left it after each flush there was. What the API had
+// acknowledged by then is marked in the log.
 func (p *play) logWrites() {
 	for _, fs := range []struct {
 		name string
@@ -149,7 +149,8 @@ func (p *play) verify(fstype, base string) (string, error) {
 	return fmt.Sprintf("%d requests, mounted and compared at %d points, %d changes acknowledged", entries, flushes, marks), err
 }
 
-// inspect mounts a copy, because mounting replays the journal, and compares it with what was acknowledged.
+// inspect mounts a copy, because mounting replays the journal, and compares it with what was
+// acknowledged.
 func (p *play) inspect(fstype, base string, state map[string]string) error {
 	image, dir := filepath.Join(p.dir, "copy"), filepath.Join(p.dir, "mounted")
 	info, err := os.Stat(base)

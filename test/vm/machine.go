@@ -122,8 +122,9 @@ func (o machineOptions) arguments() []string {
 	args := []string{
 		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-m", "1536", "-smp", "2", "-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", o.Image.file("vmlinuz"), "-initrd", o.Image.file("initrd"),
-		// Debian's kernel has no selinux=; without AppArmor the slot is SELinux's. The check of the timer's
-		// interrupt counts on a processor of its own: on a busy host it fails, and the kernel panics.
+		// Debian's kernel has no selinux=; without AppArmor the slot is SELinux's. The check of the
+		// timer's interrupt counts on a processor of its own: on a busy host it fails, and the
+		// kernel panics.
 		"-append", "console=ttyS0 no_timer_check tsc=reliable mitigations=off quiet loglevel=4 net.ifnames=0 audit=1 panic=1 " + o.kernel(),
 		"-serial", "file:" + filepath.Join(o.Dir, "console.log"),
 		"-device", "virtio-rng-pci",
@@ -238,8 +239,8 @@ func (m *machine) greet(ctx context.Context) error {
 	return err
 }
 
-// ask runs a shell command in the machine, as a root shell would (unconfined_t), and returns what it
-// printed and its exit code.
+// ask runs a shell command in the machine, as a root shell would (unconfined_t), and returns what
+// it printed and its exit code.
 func (m *machine) ask(ctx context.Context, command string) (string, int, error) {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc

@@ -8,9 +8,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// selinuxPage are the blocks of commands of docs/selinux.md that run here, and what they have to say.
-// The one that makes container_file_t is left to image/build.sh, which does the same when the machine is
-// made: it wants packages from the network.
+// selinuxPage are the blocks of commands of docs/selinux.md that run here, and what they have to
+// say. The one that makes container_file_t is left to image/build.sh, which does the same when the
+// machine is made: it wants packages from the network.
 var selinuxPage = []struct {
 	heading string
 	number  int

@@ -12,7 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// writer is a pod with a volume in pool big, and a confined process in its cgroup that writes to it without end.
+// writer is a pod with a volume in pool big, and a confined process in its cgroup that writes to it
+// without end.
 const (
 	writer       = "u-4"
 	writerCgroup = "/sys/fs/cgroup/kubepods.slice/kubepods-podu_4.slice"
@@ -54,8 +55,9 @@ func (p *play) pausedConfined() {
 	p.step("the driver's service is killed while it stands still: it goes on before the service starts again", func() (string, error) { return p.killedPaused(pv) })
 }
 
-// pausesConfigured: an earlier version's policy had no paths for the sockets of the daemon's requests. The daemon is stopped meanwhile: what
-// this one is refused at such sockets is no finding.
+// pausesConfigured: an earlier version's policy had no paths for the sockets of the daemon's
+// requests. The daemon is stopped meanwhile: what this one is refused at such sockets is no
+// finding.
 func (p *play) pausesConfigured() (string, error) {
 	if _, err := p.withKeys("big", `snapshots = "paused"`, `pause_limit = "20s"`); err != nil {
 		return "", err
@@ -108,8 +110,8 @@ func (p *play) goesOn() error {
 	return errors.Join(err, stands)
 }
 
-// killedPaused has a process in the daemon's domain hold a pause. The daemon is stopped: its requests would start the service. So
-// would systemd.
+// killedPaused has a process in the daemon's domain hold a pause. The daemon is stopped: its
+// requests would start the service. So would systemd.
 func (p *play) killedPaused(pv string) (string, error) {
 	const (
 		daemon = "/usr/local/bin/pauses" // kubelet's stand-in, with the label of the daemon's program

@@ -84,8 +84,8 @@ func (p *play) startCluster() error {
 	return c.Apply(p.ctx, manifests)
 }
 
-// newNamespace gives the chapter objects of its own: its namespace is its provisioner's name, too, so
-// that its daemon has nothing to do with what machines of other chapters made.
+// newNamespace gives the chapter objects of its own: its namespace is its provisioner's name, too,
+// so that its daemon has nothing to do with what machines of other chapters made.
 func (p *play) newNamespace() (err error) {
 	if p.namespace, err = p.cluster.NewNamespace(p.ctx, "vm-"+p.name+"-"); err != nil {
 		return err

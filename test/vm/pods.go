@@ -21,7 +21,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// The sizes of the claims and of what pods try to write, and how long something may take that kubelet does.
+// The sizes of the claims and of what pods try to write, and how long something may take that
+// kubelet does.
 const (
 	podSize  = 16 << 20
 	podTries = 40 << 20
@@ -44,7 +45,8 @@ const containerdFile = `version = 2
 const networkFile = `{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
 `
 
-// kubeletFile has kubelet look at volumes every ten seconds, and tell everybody in the machine what it sees.
+// kubeletFile has kubelet look at volumes every ten seconds, and tell everybody in the machine what
+// it sees.
 const kubeletFile = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
@@ -100,8 +102,8 @@ func (p *play) limitedPools() (string, error) {
 	return p.expect("echo 0 > /proc/sys/kernel/printk_ratelimit; getenforce; hostpath-provisioner check", "Enforcing", "!closed")
 }
 
-// startKubelet starts them in an administrator's domain, and returns when the node is Ready, which this host has as a Node
-// without a kubelet until then.
+// startKubelet starts them in an administrator's domain, and returns when the node is Ready, which
+// this host has as a Node without a kubelet until then.
 func (p *play) startKubelet() (string, error) {
 	if err := p.loadKubelet(); err != nil {
 		return "", err
@@ -173,7 +175,8 @@ func (p *play) soonTrue(look func(context.Context) (bool, error)) error {
 	return wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, look)
 }
 
-// fillScript writes more than the volume may have, and says how far it came. The log has the lines of two outputs in no order.
+// fillScript writes more than the volume may have, and says how far it came. The log has the lines
+// of two outputs in no order.
 const fillScript = `exec 2>&1
 cd /volumes/*
 busybox dd if=/dev/zero of=file bs=64k count=%d

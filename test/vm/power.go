@@ -17,17 +17,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// coldEvery is how many cuts there are to each that is followed by a boot from all disks as they were cut.
+// coldEvery is how many cuts there are to each that is followed by a boot from all disks as they
+// were cut.
 const coldEvery = 10
 
 // power: the machine is killed in the middle of a load of claims and started again, as often as -cuts says. The
 // control plane lives on this host and remembers what it has acknowledged.
 //
-// All that the daemon writes is on three disks: two pools and the one of its state directory. A start
-// after a cut is a machine from before the first daemon, restored, which mounts them as they were cut. The
-// kernel reads nothing of them from the memory that was restored: they were not mounted when it was
-// saved. What is spared is the boot of a kernel and of Debian's services, and that the root disk is cut
-// too; that, once in coldEvery cuts, is not spared.
+// All that the daemon writes is on three disks: two pools and the one of its state directory. A
+// start after a cut is a machine from before the first daemon, restored, which mounts them as they
+// were cut. The kernel reads nothing of them from the memory that was restored: they were not
+// mounted when it was saved. What is spared is the boot of a kernel and of Debian's services, and
+// that the root disk is cut too; that, once in coldEvery cuts, is not spared.
 func (p *play) power() {
 	p.need("a machine with pools on ext4 and xfs, and the daemon's state on a third disk", p.threeDisks)
 	p.need("the daemon writes on these disks alone", p.nothingOnRoot)
@@ -53,7 +54,8 @@ const (
 	mountAll = "mount " + stateDir + " && mount /srv/fast && mount /srv/big"
 )
 
-// threeDisks saves the machine as the rounds restore it: nothing mounted, no daemon since it was booted.
+// threeDisks saves the machine as the rounds restore it: nothing mounted, no daemon since it was
+// booted.
 func (p *play) threeDisks() (string, error) {
 	if _, err := p.fresh(baseConfig); err != nil {
 		return "", err
@@ -82,8 +84,8 @@ func (p *play) threeDisks() (string, error) {
 // saved is a file of the machine that the rounds start from.
 func (p *play) saved(what string) string { return filepath.Join(p.dir, p.name, "saved."+what) }
 
-// again starts the machine on its disks as they are: restored on a fresh root disk, or booted from the
-// one it had.
+// again starts the machine on its disks as they are: restored on a fresh root disk, or booted from
+// the one it had.
 func (p *play) again(cold bool) error {
 	o := p.machine.opt
 	if cold {
@@ -122,8 +124,8 @@ func (p *play) nothingOnRoot() (string, error) {
 			return "", err
 		}
 	}
-	// The root disk alone, as it is under what is mounted. Two private temporary directories are the
-	// service manager's.
+	// The root disk alone, as it is under what is mounted. Two private temporary directories are
+	// the service manager's.
 	return p.expect("mkdir /run/root && mount --bind / /run/root && find /run/root -cnewer /run/before ! -path '*/tmp' ! -path '*/tmp/systemd-private-*'; umount /run/root; echo looked", "looked", "!/run")
 }
 
@@ -166,8 +168,8 @@ func (p *play) cut(random *rand.Rand, cold bool) (string, error) {
 	return fmt.Sprintf("%s%d existed, %d were gone, %d under way; %s", how, len(acked.exist), len(acked.gone), acked.underWay, settled), err
 }
 
-// load makes and deletes claims, and remembers which volumes there ever were. Most of the claims are
-// left alone, so that every cut finds volumes that exist, some that come and some that go.
+// load makes and deletes claims, and remembers which volumes there ever were. Most of the claims
+// are left alone, so that every cut finds volumes that exist, some that come and some that go.
 type load struct {
 	p      *play
 	random *rand.Rand
@@ -289,9 +291,10 @@ func (p *play) compare(t acknowledged) error {
 	return nil
 }
 
-// settle waits until the daemon has finished or undone everything, and compares the whole state: the
-// directories, the records and the objects are the same, and nothing else is left. But a volume whose object went
-// just before the cut may be whole in the trash (docs/guarantees.md): few at most, each reported.
+// settle waits until the daemon has finished or undone everything, and compares the whole state:
+// the directories, the records and the objects are the same, and nothing else is left. But a volume
+// whose object went just before the cut may be whole in the trash (docs/guarantees.md): few at
+// most, each reported.
 func (p *play) settle(gone []string) (string, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, 2*limit)
 	defer cancel()
@@ -326,8 +329,8 @@ func newLeftError(path string) leftError {
 	return leftError{path, pool, volume}
 }
 
-// dropKept removes a volume that is kept in the trash, if the daemon reported it, as the documents say: its directory by
-// hand, and the daemon forgets the record with its next start.
+// dropKept removes a volume that is kept in the trash, if the daemon reported it, as the documents
+// say: its directory by hand, and the daemon forgets the record with its next start.
 func (p *play) dropKept(ctx context.Context, left leftError) error {
 	_, err := p.machine.do(ctx, fmt.Sprintf("journalctl -u hostpath-provisioner -b -o cat --no-pager | grep 'reason=Orphaned volume=%s ' && test -e /srv/%s/.hostpath-provisioner/volumes/%s.json && "+
 		"rm -r /srv/%s/.hostpath-provisioner/trash/%s && systemctl restart hostpath-provisioner", left.volume, left.pool, left.volume, left.pool, left.volume))

@@ -18,8 +18,9 @@ const limits = `sed -i 's/^filesystem = .*/&\nquota = "project"\ninodes_per_gib 
 // quotaInodes are those of a claim of 10 MiB then; its directory takes one.
 const quotaInodes = 322
 
-// Commands that run another one as a process of a pod does: as an ordinary user, as root without CAP_SYS_RESOURCE, which
-// containers do not have by default, as root with it, and as root of a user namespace of its own.
+// Commands that run another one as a process of a pod does: as an ordinary user, as root without
+// CAP_SYS_RESOURCE, which containers do not have by default, as root with it, and as root of a user
+// namespace of its own.
 const (
 	asUser      = "setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set -all --inh-caps -all "
 	asRoot      = "setpriv --bounding-set -sys_resource --inh-caps -sys_resource "
@@ -178,8 +179,8 @@ func (p *play) fills(as, dir string) (string, error) {
 	return fmt.Sprintf("%s after %d bytes", refusal, n), err
 }
 
-// killedInTheMiddle kills the daemon under claims that come and go, and compares the limits that another program sees
-// with the records.
+// killedInTheMiddle kills the daemon under claims that come and go, and compares the limits that
+// another program sees with the records.
 func (p *play) killedInTheMiddle() {
 	var claims []string
 	p.step("killed while claims are made and removed: each volume has its limit", func() (string, error) {
@@ -220,7 +221,8 @@ func (p *play) killedInTheMiddle() {
 	})
 }
 
-// compareLimits compares what xfs_quota(8) reports, which works on ext4 as well (-f), with the records.
+// compareLimits compares what xfs_quota(8) reports, which works on ext4 as well (-f), with the
+// records.
 func (p *play) compareLimits() (string, error) {
 	var all []string
 	for _, pool := range []string{"fast", "big"} {
@@ -253,8 +255,8 @@ func (p *play) limitsOf(pool string) (string, error) {
 	return fmt.Sprintf("%d volumes, %[1]d limits", len(l)), nil
 }
 
-// switchedOff switches enforcement off beneath the daemon. An ext4 is mounted without the option, because Debian's
-// kernel has no other way for one whose quotas are a feature.
+// switchedOff switches enforcement off beneath the daemon. An ext4 is mounted without the option,
+// because Debian's kernel has no other way for one whose quotas are a feature.
 func (p *play) switchedOff(pool string) {
 	off, on := "xfs_quota -x -c 'disable -p' /srv/big", "xfs_quota -x -c 'enable -p' /srv/big"
 	if pool == "fast" {
@@ -291,8 +293,9 @@ func (p *play) applied() {
 	})
 }
 
-// reported fills a new volume of pool big, and has files escape from it: each in two looks, half a minute apart. That a volume
-// is nearly full is told once, at the look that may come while it is filled.
+// reported fills a new volume of pool big, and has files escape from it: each in two looks, half a
+// minute apart. That a volume is nearly full is told once, at the look that may come while it is
+// filled.
 func (p *play) reported() {
 	const dir = "/run/pods/big/reported"
 	p.step("a claim whose volume is nearly full has an event, and volumes shows it", func() (string, error) {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The format of dm-log-writes (Linux, drivers/md/dm-log-writes.c): a superblock, then entries, each a
-// sector with a header and, unless it is a discard, the sectors that were written. Numbers are
+// The format of dm-log-writes (Linux, drivers/md/dm-log-writes.c): a superblock, then entries, each
+// a sector with a header and, unless it is a discard, the sectors that were written. Numbers are
 // little-endian, and count in sectors of the size in the superblock.
 const (
 	logMagic = 0x6a736677736872
@@ -30,8 +30,8 @@ type logEntry struct {
 	Data            []byte
 }
 
-// durable says that everything up to this entry was on stable storage: a client that has the acknowledgement then must
-// find it.
+// durable says that everything up to this entry was on stable storage: a client that has the
+// acknowledgement then must find it.
 func (e logEntry) durable() bool { return e.Flags&(flagFlush|flagFUA) != 0 }
 
 // replay reads a log and calls each for one entry after the other, in order.

@@ -35,7 +35,8 @@ func (p *play) selinux() {
 	})
 }
 
-// installedUnderSELinux: what the package's scripts and the generator do before the daemon is started.
+// installedUnderSELinux: what the package's scripts and the generator do before the daemon is
+// started.
 func (p *play) installedUnderSELinux() {
 	p.need("a machine with SELinux enforcing", func() (string, error) {
 		if _, err := p.fresh(baseConfig); err != nil {
@@ -101,8 +102,8 @@ func (p *play) permissive() (string, error) {
 	return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
 }
 
-// expect runs a command, whatever its exit code, and looks for each text in its output; with "!" before
-// it, for its absence. It returns the line of the first text.
+// expect runs a command, whatever its exit code, and looks for each text in its output; with "!"
+// before it, for its absence. It returns the line of the first text.
 func (p *play) expect(command string, texts ...string) (string, error) {
 	out, code, err := p.machine.ask(p.ctx, command)
 	if err != nil {
@@ -150,8 +151,8 @@ func (p *play) volume(pool string) {
 	if dir == "" {
 		return
 	}
-	// As a container runtime does: bound to where the container sees it. What it prints would be refused,
-	// so it copies a file to show that it can read.
+	// As a container runtime does: bound to where the container sees it. What it prints would be
+	// refused, so it copies a file to show that it can read.
 	inside := "mkdir -p /mnt/volume /mnt/image && cp /usr/local/share/busybox /mnt/image/ && chcon -R -t container_file_t /mnt/image && mount --bind %s /mnt/volume && " +
 		"runcon -u system_u -r system_r -t container_t -l s0:c1,c2 /mnt/image/busybox sh -c 'cd /mnt/volume && echo data > file && mkdir -p a/b && cat file > a/b/copy'; echo code $?; ls -Z /mnt/volume; cat /mnt/volume/a/b/copy; umount /mnt/volume"
 	p.step("a confined container writes to the volume on "+pool+" and reads it again", func() (string, error) {
@@ -173,16 +174,16 @@ func (p *play) volume(pool string) {
 	})
 }
 
-// inDomain runs a command as a service in the daemon's domain and returns what it printed. Its output
-// goes through the journal: descriptors of an administrator's shell would be refused.
+// inDomain runs a command as a service in the daemon's domain and returns what it printed. Its
+// output goes through the journal: descriptors of an administrator's shell would be refused.
 func (p *play) inDomain(command string) string {
 	p.services++
 	return fmt.Sprintf("systemd-run -q --wait --unit=try-%d -p SELinuxContext=system_u:system_r:hostpath_provisioner_t:s0 %s; "+
 		"journalctl --sync; journalctl -u try-%d -o cat --no-pager", p.services, command, p.services)
 }
 
-// confinement: the same program in the daemon's domain and in an administrator's reads a file, of which
-// only the error shows that it could not.
+// confinement: the same program in the daemon's domain and in an administrator's reads a file, of
+// which only the error shows that it could not.
 func (p *play) confinement() {
 	const try = "hostpath-provisioner check --config-only --config "
 	p.do("install -D -m 0644 /etc/passwd /var/lib/postgresql/data; install -D -m 0600 /etc/passwd /var/lib/dbus/theirs; cp /etc/passwd /root/notes; restorecon -R /var/lib/postgresql /var/lib/dbus /root/notes")

@@ -11,9 +11,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
-// member is one of the nodes that share a pool on the machine's NFS server. The first is the machine, with
-// the service as it is installed. The other has a mount namespace, a host name and directories of its
-// own. Each reaches the server over a link of its own, so that the client in the kernel is one for each.
+// member is one of the nodes that share a pool on the machine's NFS server. The first is the
+// machine, with the service as it is installed. The other has a mount namespace, a host name and
+// directories of its own. Each reaches the server over a link of its own, so that the client in the
+// kernel is one for each.
 type member struct {
 	p      *play
 	name   string
@@ -115,7 +116,8 @@ func (p *play) links() (string, error) {
 	commands = append(commands,
 		"mkdir -p /run/ns && mount --bind /run/ns /run/ns && mount --make-private /run/ns && touch /run/ns/mnt /run/ns/uts",
 		"unshare --mount=/run/ns/mnt true && unshare --uts=/run/ns/uts sh -c 'echo other > /proc/sys/kernel/hostname'",
-		// What a machine has for itself: the disk under the mount point, and the daemon's directories.
+		// What a machine has for itself: the disk under the mount point, and the daemon's
+		// directories.
 		"mkdir -p /other/srv /other/etc /other/run /other/lib /run/hostpath-provisioner",
 		other.shell("mount --bind /other/srv /srv && mount --bind /other/run /run/hostpath-provisioner && mount --bind /other/lib /var/lib/hostpath-provisioner && mount --bind /other/etc /etc/hostpath-provisioner"),
 	)
@@ -253,8 +255,8 @@ func (p *play) isShared(claim, by string) error {
 	return err
 }
 
-// handOver is one way in which the leader loses the pool: the next one goes on, the leader says why it
-// does not, and when the trouble ends its gate opens by itself.
+// handOver is one way in which the leader loses the pool: the next one goes on, the leader says why
+// it does not, and when the trouble ends its gate opens by itself.
 func (p *play) handOver(from, to *member, how string, trouble, end func() error, reasons string) (v volume) {
 	p.step(from.name+", which leads, "+how+": "+to.name+" makes the next volume", func() (_ string, err error) {
 		if v, err = p.madeBy(to, trouble); err != nil {

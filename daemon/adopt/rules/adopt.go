@@ -1,8 +1,9 @@
-// Package rules decides which volumes of other provisioners this node adopts, which objects of a CSI driver it
-// replaces, and which of both it can undo. Each decision is an ordered list of pure rules, as in package plan.
+// Package rules decides which volumes of other provisioners this node adopts, which objects of a
+// CSI driver it replaces, and which of both it can undo. Each decision is an ordered list of pure
+// rules, as in package plan.
 //
-// It will not read a disk, a clock or the API, and it changes nothing: package adopt gathers the facts and carries
-// out the verdicts.
+// It will not read a disk, a clock or the API, and it changes nothing: package adopt gathers the
+// facts and carries out the verdicts.
 package rules
 
 import (
@@ -24,15 +25,15 @@ const (
 	Undo  plan.Action = "undo"  // take labels and finalizer off, remove the record
 )
 
-// Values of plan.AdoptedAnnotation: whether the finalizer was there before, so that an undo leaves the object as it
-// was.
+// Values of plan.AdoptedAnnotation: whether the finalizer was there before, so that an undo leaves
+// the object as it was.
 const (
 	AdoptedWithout = "without-finalizer"
 	AdoptedWith    = "with-finalizer"
 )
 
-// AdoptingAnnotation is on a volume that is being adopted. It names the node whose call adopts it, so that of two
-// nodes one goes on.
+// AdoptingAnnotation is on a volume that is being adopted. It names the node whose call adopts it,
+// so that of two nodes one goes on.
 const AdoptingAnnotation = "hostpath-provisioner/adopting"
 
 // Reasons of refusals that a flag overrides, or that have a hint.
@@ -94,8 +95,8 @@ type Verdict struct {
 type rule func(Facts) (Verdict, bool)
 
 // adoptRules is the specification: the first rule that applies decides. What is not about this pool
-// and node comes first, then what no flag can change, then what a flag overrides. TestAdoptionInOrder has what each
-// tells the operator, in this order.
+// and node comes first, then what no flag can change, then what a flag overrides.
+// TestAdoptionInOrder has what each tells the operator, in this order.
 var adoptRules = []rule{
 	sourceCSI,
 	notInPool,
@@ -171,8 +172,8 @@ func notAnAlias(f Facts) (Verdict, bool) {
 	return refuse(!slices.Contains(f.Aliases, by), ReasonNotAlias, "its provisioner %q is not one of this node's aliases", by)
 }
 
-// identityMismatch reads the one annotation as each system means it. MaZderMind ran where the data is;
-// microk8s made directories on other nodes too, and says where by the affinity alone.
+// identityMismatch reads the one annotation as each system means it. MaZderMind ran where the data
+// is; microk8s made directories on other nodes too, and says where by the affinity alone.
 func identityMismatch(f Facts) (Verdict, bool) {
 	identity, by := f.Volume.Annotations[plan.HostPathIdentity], f.Volume.Annotations[plan.ProvisionedBy]
 	switch by {
@@ -198,8 +199,8 @@ func neverBound(f Facts) (Verdict, bool) {
 	return refuse(ref == nil || ref.UID == "", "", "no claim was bound to it, so nothing says whose data it is")
 }
 
-// pathNotCanonical: a volume is one directory right in the pool, and its object says so in the plain form.
-// The path is compared, and never opened.
+// pathNotCanonical: a volume is one directory right in the pool, and its object says so in the
+// plain form. The path is compared, and never opened.
 func pathNotCanonical(f Facts) (Verdict, bool) {
 	at := plan.PathOf(f.Volume)
 	switch below, in := strings.CutPrefix(at, f.Pool.Path+"/"); {
@@ -230,8 +231,8 @@ func DirectoryOf(pool plan.Pool, v *corev1.PersistentVolume) string {
 	return strings.TrimPrefix(plan.PathOf(v), pool.Path+"/")
 }
 
-// EntryOf is the entry of the pool that a volume lies in or below, however its path is written: what
-// removes that entry removes the volume's data.
+// EntryOf is the entry of the pool that a volume lies in or below, however its path is written:
+// what removes that entry removes the volume's data.
 func EntryOf(pool plan.Pool, v *corev1.PersistentVolume) string {
 	below, in := strings.CutPrefix(path.Clean(plan.PathOf(v)), pool.Path+"/")
 	if !in {
@@ -255,8 +256,8 @@ func adoptedElsewhere(f Facts) (Verdict, bool) {
 	}
 }
 
-// staleRecord: this node's call wrote it, and another node's call has marked the object. Who is known by
-// another name since has the older name in its records.
+// staleRecord: this node's call wrote it, and another node's call has marked the object. Who is
+// known by another name since has the older name in its records.
 func (f Facts) staleRecord() bool {
 	return f.Record != nil && f.Record.Place == record.InPool && f.Record.Node == f.Node && f.Volume.Annotations[plan.AdoptedAnnotation] != ""
 }
@@ -267,7 +268,8 @@ func beingAdoptedElsewhere(f Facts) (Verdict, bool) {
 	return refuse(by != "" && by != adopting(f.Pool, f.Node), "", "%q is adopting it: run adopt there again, or adopt --undo", by)
 }
 
-// alreadyRecorded: a record without labels is left by a call that was cut off, and the next one goes on.
+// alreadyRecorded: a record without labels is left by a call that was cut off, and the next one
+// goes on.
 func alreadyRecorded(f Facts) (Verdict, bool) {
 	switch {
 	case f.Unreadable != "":
@@ -323,8 +325,8 @@ func (f Facts) begun() bool {
 	return f.Record != nil || f.Volume.Annotations[AdoptingAnnotation] == adopting(f.Pool, f.Node)
 }
 
-// mayRunOutside: torchbox's program takes a kubeconfig, and runs on any host then. A name that is not known may be
-// the -name of one.
+// mayRunOutside: torchbox's program takes a kubeconfig, and runs on any host then. A name that is
+// not known may be the -name of one.
 func mayRunOutside(f Facts) (Verdict, bool) {
 	by := f.Volume.Annotations[plan.ProvisionedBy]
 	system, known := plan.SystemOf(by)
@@ -334,7 +336,8 @@ func mayRunOutside(f Facts) (Verdict, bool) {
 	return refuse(true, ReasonOutside, "%s can run outside of the cluster, where nothing shows it", by)
 }
 
-// aboutToBeRemoved: a released volume with policy Delete is removed as soon as the daemon is responsible for it.
+// aboutToBeRemoved: a released volume with policy Delete is removed as soon as the daemon is
+// responsible for it.
 func aboutToBeRemoved(f Facts) (Verdict, bool) {
 	phase := f.Volume.Status.Phase
 	removes := f.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete

@@ -21,8 +21,8 @@ func testPool(name string) plan.Pool {
 	return plan.Pool{Name: name, Path: "/srv/" + name, Scope: plan.ScopeNode, Source: plan.SourceHostPath}
 }
 
-// adoptable is a volume that kubevirt made and this node may adopt: with affinity, a directory in the
-// pool, and nothing that runs.
+// adoptable is a volume that kubevirt made and this node may adopt: with affinity, a directory in
+// the pool, and nothing that runs.
 func adoptable() Facts {
 	directory := corev1.HostPathDirectory
 	return Facts{

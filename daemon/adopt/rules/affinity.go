@@ -8,9 +8,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// named reports whether a volume's affinity names this node and no other: each of its terms has nothing but
-// single values that are this node's, one of them its name. That other nodes are excluded (NotIn), that a
-// label is there (Exists) or that some nodes may have it (several values) does not say where the data is.
+// named reports whether a volume's affinity names this node and no other: each of its terms has
+// nothing but single values that are this node's, one of them its name. That other nodes are
+// excluded (NotIn), that a label is there (Exists) or that some nodes may have it (several values)
+// does not say where the data is.
 func (f Facts) named() bool {
 	if !plan.HasAffinity(f.Volume) || len(f.Volume.Spec.NodeAffinity.Required.NodeSelectorTerms) == 0 {
 		return false
@@ -38,9 +39,9 @@ func (f Facts) named() bool {
 
 func namesNode(key string) bool { return key == plan.HostnameLabel || key == plan.KubevirtNodeLabel }
 
-// values are what this node has for a key, as other systems mean it: kubevirt, microk8s and older versions
-// of rancher's write the node's name where Kubernetes compares the hostname label, and the node may have
-// lost the label of kubevirt's CSI driver.
+// values are what this node has for a key, as other systems mean it: kubevirt, microk8s and older
+// versions of rancher's write the node's name where Kubernetes compares the hostname label, and the
+// node may have lost the label of kubevirt's CSI driver.
 func (f Facts) values(key string) []string {
 	var all []string
 	if value, has := f.NodeLabels[key]; has {
@@ -52,7 +53,8 @@ func (f Facts) values(key string) []string {
 	return all
 }
 
-// Elsewhere reports whether a volume's affinity excludes this node, as Kubernetes and as other systems mean it.
+// Elsewhere reports whether a volume's affinity excludes this node, as Kubernetes and as other
+// systems mean it.
 func (f Facts) Elsewhere() bool {
 	if !plan.HasAffinity(f.Volume) || plan.SelectsNode(f.Volume.Spec.NodeAffinity.Required, f.Node, f.NodeLabels) {
 		return false

@@ -11,7 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// breach is one thing that is wrong with a volume, and the whole verdict of the rule that is about it.
+// breach is one thing that is wrong with a volume, and the whole verdict of the rule that is about
+// it.
 type breach struct {
 	name   string
 	change change
@@ -24,8 +25,8 @@ func refusal(reason, message string) Verdict {
 	return Verdict{Action: plan.Refuse, Reason: reason, Message: message}
 }
 
-// inOrder breaks each rule together with all later ones, and wants the verdict of the earliest. Each rule of the list
-// has to have a breach.
+// inOrder breaks each rule together with all later ones, and wants the verdict of the earliest.
+// Each rule of the list has to have a breach.
 func inOrder(t *testing.T, list []rule, base func() Facts, decide func(Facts) Verdict, breaches []breach) {
 	t.Helper()
 	reached := map[int]bool{}
@@ -139,7 +140,8 @@ func TestReplacementInOrder(t *testing.T) {
 	})
 }
 
-// What an operator says of a program that may run is no word about a driver: a driver that mounts would lose its object.
+// What an operator says of a program that may run is no word about a driver: a driver that mounts
+// would lose its object.
 func TestNoFlagOverridesTheDriver(t *testing.T) {
 	for name, change := range map[string]change{"running": runs, "not known": notKnown, "in use": func(f *Facts) { f.Used = "a/b" }} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +155,8 @@ func TestNoFlagOverridesTheDriver(t *testing.T) {
 	}
 }
 
-// A deletion is finished only by the node whose call began it, and only after it recorded what it replaces.
+// A deletion is finished only by the node whose call began it, and only after it recorded what it
+// replaces.
 func TestDeletionThatACallBegan(t *testing.T) {
 	began := &record.Record{Directory: "pvc-1", ClaimUID: "u-1", Place: record.InPool, Replaced: "{}"}
 	for name, c := range map[string]struct {

@@ -17,7 +17,8 @@ func adopting(pool plan.Pool, node string) string {
 	return pool.Scope
 }
 
-// Begun reports whether a call of this node was cut off that was about to record the volume in this pool.
+// Begun reports whether a call of this node was cut off that was about to record the volume in this
+// pool.
 func Begun(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	return v.Annotations[AdoptingAnnotation] == adopting(pool, node) && DirectoryOf(pool, v) != ""
 }
@@ -40,7 +41,8 @@ func Size(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) resou
 	return size
 }
 
-// AdoptingPatch is for a volume that this node is about to record. No daemon watches a volume by it.
+// AdoptingPatch is for a volume that this node is about to record. No daemon watches a volume by
+// it.
 func AdoptingPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
 	by := adopting(pool, node)
 	return plan.MetadataPatch{

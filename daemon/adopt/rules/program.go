@@ -13,9 +13,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// Runs returns what shows that a pod runs the program of a provisioner, "" if nothing does: its image, or
-// the provisioner's name in its arguments or environment. Several systems' images have the same name,
-// and then it speaks for each of them: a word too many does less harm than one too few.
+// Runs returns what shows that a pod runs the program of a provisioner, "" if nothing does: its
+// image, or the provisioner's name in its arguments or environment. Several systems' images have
+// the same name, and then it speaks for each of them: a word too many does less harm than one too
+// few.
 func Runs(pod *corev1.Pod, provisioner string) string {
 	system, _ := plan.SystemOf(provisioner)
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

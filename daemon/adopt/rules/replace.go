@@ -12,23 +12,26 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// A volume object keeps its source for life (pkg/apis/core/validation: spec.persistentvolumesource is immutable),
-// so the data of a CSI driver is taken over by a new object in the place of the driver's: of the same name and for
-// the same claim, by UID. kube-controller-manager calls the claim Lost while neither object is there, and Bound
-// again when one is (pkg/controller/volume/persistentvolume, syncBoundClaim).
+// A volume object keeps its source for life (pkg/apis/core/validation: spec.persistentvolumesource
+// is immutable), so the data of a CSI driver is taken over by a new object in the place of the
+// driver's: of the same name and for the same claim, by UID. kube-controller-manager calls the
+// claim Lost while neither object is there, and Bound again when one is
+// (pkg/controller/volume/persistentvolume, syncBoundClaim).
 
 const (
-	// AdoptedFromCSI is the value of AdoptedAnnotation on an object that was made in the place of a CSI driver's.
+	// AdoptedFromCSI is the value of AdoptedAnnotation on an object that was made in the place of a
+	// CSI driver's.
 	AdoptedFromCSI = "from-csi"
-	// HeldAnnotation is on an object that is about to be replaced: its reclaim policy, which is Retain meanwhile.
+	// HeldAnnotation is on an object that is about to be replaced: its reclaim policy, which is
+	// Retain meanwhile.
 	HeldAnnotation = "hostpath-provisioner/reclaim-policy"
 	// pvProtection is the finalizer that Kubernetes itself puts on a volume object.
 	pvProtection = "kubernetes.io/pv-protection"
 )
 
-// replacementRules is the specification of what becomes of a CSI driver's volume, which f.Volume shows as OfHost has
-// it. No flag overrides that the driver runs or that the volume is in use. TestReplacementInOrder has what each tells the
-// operator, in this order.
+// replacementRules is the specification of what becomes of a CSI driver's volume, which f.Volume
+// shows as OfHost has it. No flag overrides that the driver runs or that the volume is in use.
+// TestReplacementInOrder has what each tells the operator, in this order.
 var replacementRules = []rule{
 	inlineVolume,
 	notInPool,
@@ -68,8 +71,8 @@ func OfDriver(v *corev1.PersistentVolume, driver string) bool {
 	return v.Spec.CSI != nil && driver != "" && v.Spec.CSI.Driver == driver
 }
 
-// OfHost is a CSI driver's volume as the rules see it: its data is the directory of the pool that its handle names,
-// and its reclaim policy the one that it had before it was held.
+// OfHost is a CSI driver's volume as the rules see it: its data is the directory of the pool that
+// its handle names, and its reclaim policy the one that it had before it was held.
 func OfHost(v *corev1.PersistentVolume, pool plan.Pool) *corev1.PersistentVolume {
 	seen := v.DeepCopy()
 	directory := corev1.HostPathDirectory
@@ -99,8 +102,8 @@ func Held(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 	return v.Annotations[HeldAnnotation] != "" && v.Annotations[AdoptingAnnotation] == adopting(pool, node)
 }
 
-// HoldPatch is for an object that is about to be replaced. A provisioner that takes it for its own has nothing to
-// remove meanwhile.
+// HoldPatch is for an object that is about to be replaced. A provisioner that takes it for its own
+// has nothing to remove meanwhile.
 func HoldPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
 	m := AdoptingPatch(v, pool, node)
 	policy := string(OwnPolicy(v))
@@ -138,9 +141,9 @@ func without(annotations map[string]string, keys ...string) map[string]string {
 	return left
 }
 
-// Successor is the object that takes the place of a CSI driver's, given as OfHost has it. hostname is the value of
-// this node's label, and size what the pool keeps for it (Size): its capacity, unless nothing is
-// kept.
+// Successor is the object that takes the place of a CSI driver's, given as OfHost has it. hostname
+// is the value of this node's label, and size what the pool keeps for it (Size): its capacity,
+// unless nothing is kept.
 func Successor(seen *corev1.PersistentVolume, pool plan.Pool, node, hostname string,
 	size resource.Quantity) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
@@ -168,8 +171,8 @@ func Successor(seen *corev1.PersistentVolume, pool plan.Pool, node, hostname str
 	return v
 }
 
-// Predecessor is the driver's object that takes the place of ours again: what may have changed since is as ours
-// has it, and the capacity if it is more. Without ours (nil), it is as it was.
+// Predecessor is the driver's object that takes the place of ours again: what may have changed
+// since is as ours has it, and the capacity if it is more. Without ours (nil), it is as it was.
 func Predecessor(original, ours *corev1.PersistentVolume) *corev1.PersistentVolume {
 	v := original.DeepCopy()
 	if ours != nil {
@@ -190,12 +193,14 @@ func clean(v *corev1.PersistentVolume) {
 	}
 }
 
-// Succeeds reports whether an object is the one that was made in the place of a CSI driver's on this node.
+// Succeeds reports whether an object is the one that was made in the place of a CSI driver's on
+// this node.
 func Succeeds(v *corev1.PersistentVolume, pool plan.Pool, node string, r *record.Record) bool {
 	return r.Replaced != "" && labelledFor(v, pool, node) && plan.PathOf(v) == pool.Path+"/"+r.Directory && v.Spec.ClaimRef != nil
 }
 
-// inlineVolume: a handle that begins with "csi" is one of an inline volume, which ends with its pod.
+// inlineVolume: a handle that begins with "csi" is one of an inline volume, which ends with its
+// pod.
 func inlineVolume(f Facts) (Verdict, bool) {
 	handle := strings.TrimPrefix(plan.PathOf(f.Volume), f.Pool.Path+"/")
 	return refuse(strings.HasPrefix(handle, "csi") && !f.Elsewhere(), "", "handle %q is one of an inline volume, which its pod takes along", handle)
@@ -212,8 +217,9 @@ func beingDeletedByOthers(f Facts) (Verdict, bool) {
 	return refuse(f.Volume.DeletionTimestamp != nil && !began, "", "it is being deleted")
 }
 
-// OthersFinalizer is a finalizer of an object that is neither Kubernetes' own nor a provisioner's, "" if there is
-// none. That of the old external provisioner goes with its object: no program is left that would remove it.
+// OthersFinalizer is a finalizer of an object that is neither Kubernetes' own nor a provisioner's,
+// "" if there is none. That of the old external provisioner goes with its object: no program is
+// left that would remove it.
 func OthersFinalizer(v *corev1.PersistentVolume) string {
 	for _, f := range v.Finalizers {
 		if f != pvProtection && f != plan.Finalizer {
@@ -228,8 +234,9 @@ func hasOthersFinalizer(f Facts) (Verdict, bool) {
 	return refuse(other != "", "", "it has the finalizer %q: its owner has to take it off first", other)
 }
 
-// driverRuns: a driver mounts volumes by the object that kubelet read, and its provisioner removes the data of an
-// object that is deleted. So no call goes on beside it, however far an earlier one came.
+// driverRuns: a driver mounts volumes by the object that kubelet read, and its provisioner removes
+// the data of an object that is deleted. So no call goes on beside it, however far an earlier one
+// came.
 func driverRuns(f Facts) (Verdict, bool) {
 	if f.Running != "" {
 		return refuse(true, ReasonDriverRuns, "its driver runs: %s", f.Running)

@@ -32,8 +32,9 @@ func ofDriver() *corev1.PersistentVolume {
 	}
 }
 
-// While a call replaces the object, no provisioner has a reason to remove the data, and whatever moment the call is cut
-// off in, the policy of before is known: held twice, it is not taken for Retain.
+// While a call replaces the object, no provisioner has a reason to remove the data, and whatever
+// moment the call is cut off in, the policy of before is known: held twice, it is not taken for
+// Retain.
 func TestHoldAndRelease(t *testing.T) {
 	for _, policy := range []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -67,8 +68,8 @@ func TestHoldAndRelease(t *testing.T) {
 	}
 }
 
-// The annotation comes from the API, where others can write to it too: only Delete is taken, and any other value leaves
-// the policy that the object has.
+// The annotation comes from the API, where others can write to it too: only Delete is taken, and
+// any other value leaves the policy that the object has.
 func TestOwnPolicyOfAnyWord(t *testing.T) {
 	for annotation, want := range map[string]corev1.PersistentVolumeReclaimPolicy{
 		"": corev1.PersistentVolumeReclaimRetain, "Delete": corev1.PersistentVolumeReclaimDelete, "delete": corev1.PersistentVolumeReclaimRetain,
@@ -82,7 +83,8 @@ func TestOwnPolicyOfAnyWord(t *testing.T) {
 	}
 }
 
-// An original can be created: the API server refuses a resource version, and takes no status with a new object.
+// An original can be created: the API server refuses a resource version, and takes no status with a
+// new object.
 func TestOriginalCanBeMade(t *testing.T) {
 	v := ofDriver()
 	was := Original(v)
@@ -95,8 +97,9 @@ func TestOriginalCanBeMade(t *testing.T) {
 	}
 }
 
-// What takes the place of a driver's object is for the same claim, and has what the cluster's users wrote on it; nothing of
-// the driver or of the call is left that would have another program work on it.
+// What takes the place of a driver's object is for the same claim, and has what the cluster's users
+// wrote on it; nothing of the driver or of the call is left that would have another program work on
+// it.
 func TestSuccessor(t *testing.T) {
 	pool, v := testPool("fast"), ofDriver()
 	apply(v, HoldPatch(v, pool, us))
@@ -197,7 +200,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// Only an object that is this node's, of this directory, recorded as a replacement and for a claim is taken for ours.
+// Only an object that is this node's, of this directory, recorded as a replacement and for a claim
+// is taken for ours.
 func TestSucceeds(t *testing.T) {
 	pool := testPool("fast")
 	for _, c := range []struct {
@@ -221,7 +225,8 @@ func TestSucceeds(t *testing.T) {
 	}
 }
 
-// A finalizer that neither Kubernetes nor a provisioner put there has an owner who waits for the deletion.
+// A finalizer that neither Kubernetes nor a provisioner put there has an owner who waits for the
+// deletion.
 func TestOthersFinalizer(t *testing.T) {
 	for _, c := range []struct {
 		name       string

@@ -1,15 +1,18 @@
-// Package freeze stops all processes of pods for a moment, and has them go on. It writes cgroup.freeze of the cgroups that
-// kubelet made for the pods (cgroup v2, Documentation/admin-guide/cgroup-v2.rst), and nothing else.
+// Package freeze stops all processes of pods for a moment, and has them go on. It writes
+// cgroup.freeze of the cgroups that kubelet made for the pods (cgroup v2,
+// Documentation/admin-guide/cgroup-v2.rst), and nothing else.
 //
-// A process that ends leaves no pod frozen: which cgroups it freezes is in a file before they are, and Recover, which the unit
-// runs when the process has ended (ExecStopPost=) and which the next process runs before all else, thaws them.
+// A process that ends leaves no pod frozen: which cgroups it freezes is in a file before they are,
+// and Recover, which the unit runs when the process has ended (ExecStopPost=) and which the next
+// process runs before all else, thaws them.
 //
 //	list written       Recover thaws what is not frozen
 //	cgroups frozen     Recover thaws them
 //	cgroups thawed     the same as the first
 //	list removed       nothing is to be done
 //
-// A cgroup that was frozen before, by another program, is left frozen. The package does not decide which pods, nor for how long.
+// A cgroup that was frozen before, by another program, is left frozen. The package does not decide
+// which pods, nor for how long.
 package freeze
 
 import (
@@ -27,8 +30,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hierarchy is where systemd mounts cgroups, each hierarchy in a directory of its own on a host that has version 1, alone or beside
-// version 2.
+// Hierarchy is where systemd mounts cgroups, each hierarchy in a directory of its own on a host
+// that has version 1, alone or beside version 2.
 const Hierarchy = "/sys/fs/cgroup"
 
 // Cgroups are the cgroups of a host.
@@ -39,7 +42,8 @@ type Cgroups struct {
 
 // Errors of Freeze, wrapped.
 var (
-	// ErrTime: not all processes stopped before the context ended. One that waits for its storage does not.
+	// ErrTime: not all processes stopped before the context ended. One that waits for its storage
+	// does not.
 	ErrTime = errors.New("did not stop in time")
 	// ErrUnknown: a pod has no cgroup with a process in it.
 	ErrUnknown = errors.New("has no process that could be stopped")
@@ -51,8 +55,9 @@ type Frozen struct {
 	dirs []string // relative to the root
 }
 
-// Freeze freezes the cgroups of all processes of these pods, which are named by their UIDs, and waits until no process runs.
-// After an error none is frozen. Before all else it thaws what an earlier call could not: the list has room for one call's.
+// Freeze freezes the cgroups of all processes of these pods, which are named by their UIDs, and
+// waits until no process runs. After an error none is frozen. Before all else it thaws what an
+// earlier call could not: the list has room for one call's.
 func (c Cgroups) Freeze(ctx context.Context, pods []string) (*Frozen, error) {
 	if _, err := c.Recover(); err != nil {
 		return nil, err
@@ -94,7 +99,8 @@ func (c Cgroups) Freeze(ctx context.Context, pods []string) (*Frozen, error) {
 // Thaw has the processes go on.
 func (f *Frozen) Thaw() error { return f.of.thaw(f.dirs) }
 
-// Recover thaws what a process froze that ended without doing so. Nothing in the file is used that is no pod's cgroup.
+// Recover thaws what a process froze that ended without doing so. Nothing in the file is used that
+// is no pod's cgroup.
 func (c Cgroups) Recover() (thawed []string, err error) {
 	text, err := os.ReadFile(c.List)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -171,7 +177,8 @@ func valueOf(text []byte, key string) string {
 	return ""
 }
 
-// await waits until all processes in a cgroup stand still. The kernel wakes who polls cgroup.events.
+// await waits until all processes in a cgroup stand still. The kernel wakes who polls
+// cgroup.events.
 func (c Cgroups) await(ctx context.Context, dir string) error {
 	fd, err := unix.Open(filepath.Join(c.Root, dir, "cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -197,11 +204,12 @@ func (c Cgroups) await(ctx context.Context, dir string) error {
 	}
 }
 
-// deepest is how far below the root a pod's cgroup may be: kubelet.slice/kubelet-kubepods.slice/... of a kubelet in a
-// container is one of the deeper ones.
+// deepest is how far below the root a pod's cgroup may be: kubelet.slice/kubelet-kubepods.slice/...
+// of a kubelet in a container is one of the deeper ones.
 const deepest = 10
 
-// find returns the cgroups of pods that can be frozen, and the others that are theirs, relative to the root.
+// find returns the cgroups of pods that can be frozen, and the others that are theirs, relative to
+// the root.
 func (c Cgroups) find(pods []string) (found, others []string, err error) {
 	if len(pods) == 0 {
 		return nil, nil, nil
@@ -259,13 +267,14 @@ func (c Cgroups) ofPods(dir string, depth int) (all []string, err error) {
 	return all, nil
 }
 
-// isPod reports whether kubelet gives a pod's cgroup such a name: podUID, and with the driver systemd
-// kubepods-burstable-podUID.slice (pkg/kubelet/cm, GetPodContainerName and ToSystemd).
+// isPod reports whether kubelet gives a pod's cgroup such a name: podUID, and with the driver
+// systemd kubepods-burstable-podUID.slice (pkg/kubelet/cm, GetPodContainerName and ToSystemd).
 func isPod(name string) bool {
 	return strings.HasPrefix(name, "pod") || strings.Contains(name, "-pod") && strings.HasSuffix(name, ".slice")
 }
 
-// isOf reports whether the name of a pod's cgroup is that of a pod with this UID. systemd's has _ for -.
+// isOf reports whether the name of a pod's cgroup is that of a pod with this UID. systemd's has _
+// for -.
 func isOf(name, uid string) bool {
 	slice, is := strings.CutSuffix(name, ".slice")
 	if !is {

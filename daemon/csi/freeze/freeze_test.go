@@ -92,7 +92,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// Pods are found by either driver of cgroups, in each class of quality, and below kubelets of any root; others are not touched.
+// Pods are found by either driver of cgroups, in each class of quality, and below kubelets of any
+// root; others are not touched.
 func TestFreeze(t *testing.T) {
 	w := newWorld(t)
 	w.pod("11-22", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod11_22.slice")
@@ -113,7 +114,8 @@ func TestFreeze(t *testing.T) {
 	w.want("")
 }
 
-// A pod whose cgroup is not found, or has no process, is not taken for one that stands still, and the others are not stopped.
+// A pod whose cgroup is not found, or has no process, is not taken for one that stands still, and
+// the others are not stopped.
 func TestFreezeUnknown(t *testing.T) {
 	w := newWorld(t)
 	w.pod("a", "kubepods/poda")
@@ -154,7 +156,8 @@ func TestFrozenBefore(t *testing.T) {
 	}
 }
 
-// A process that is killed while pods stand still leaves a list, by which the next one has them go on.
+// A process that is killed while pods stand still leaves a list, by which the next one has them go
+// on.
 func TestRecover(t *testing.T) {
 	w := newWorld(t)
 	w.pod("a", "kubepods/poda")
@@ -196,7 +199,8 @@ func TestRecoverList(t *testing.T) {
 	}
 }
 
-// What a call could not thaw goes on before the next one freezes others, whose list takes the place of its own.
+// What a call could not thaw goes on before the next one freezes others, whose list takes the place
+// of its own.
 func TestFreezeAfterFailedThaw(t *testing.T) {
 	w := newWorld(t)
 	w.pod("a", "kubepods/poda")
@@ -210,7 +214,8 @@ func TestFreezeAfterFailedThaw(t *testing.T) {
 	w.want("")
 }
 
-// What does not hold a list of cgroups is an error that leaves the file as it is, and thaws nothing.
+// What does not hold a list of cgroups is an error that leaves the file as it is, and thaws
+// nothing.
 func TestRecoverMalformed(t *testing.T) {
 	w := newWorld(t)
 	for _, text := range []string{"", "{", `{"a":1}`, `[1]`, `["kubepods/poda"`} {

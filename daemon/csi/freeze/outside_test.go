@@ -17,7 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
-// newBoth is a world on a host with cgroups of both versions: one of version 1 with a name, as systemd has, beside that of version 2.
+// newBoth is a world on a host with cgroups of both versions: one of version 1 with a name, as
+// systemd has, beside that of version 2.
 func newBoth(t *testing.T) *world {
 	w := newWorld(t)
 	both := hosttest.Dir(t)
@@ -33,8 +34,8 @@ func newBoth(t *testing.T) *world {
 	return w
 }
 
-// end ends a hierarchy. The kernel keeps one that is unmounted before a cgroup that was removed is gone, until it is mounted and unmounted
-// again; else it goes a moment later.
+// end ends a hierarchy. The kernel keeps one that is unmounted before a cgroup that was removed is
+// gone, until it is mounted and unmounted again; else it goes a moment later.
 func (w *world) end(at string, mount func()) {
 	w.Helper()
 	for range 20 {
@@ -106,8 +107,9 @@ func (w *world) outside(cgroup string, pods ...string) {
 	w.want("")
 }
 
-// A pod is not taken for one that stands still while a process of it is in a cgroup of version 1 alone, in whichever it is, and also one that is
-// another process each moment. Then none is stopped. Processes in both stand still.
+// A pod is not taken for one that stands still while a process of it is in a cgroup of version 1
+// alone, in whichever it is, and also one that is another process each moment. Then none is
+// stopped. Processes in both stand still.
 func TestFreezeOutside(t *testing.T) {
 	w := newBoth(t)
 	w.pod("11-22", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod11_22.slice")
@@ -132,9 +134,10 @@ func TestFreezeOutside(t *testing.T) {
 	chain()
 }
 
-// chain has a process in a cgroup of version 1 that starts its successor and ends, until the test does. Each is a
-// program of its own: a shell function that starts itself is ended by dash after 1,000 calls. It returns what waits
-// for one more successor, so that a chain that ended by itself is no proof.
+// chain has a process in a cgroup of version 1 that starts its successor and ends, until the test
+// does. Each is a program of its own: a shell function that starts itself is ended by dash after
+// 1,000 calls. It returns what waits for one more successor, so that a chain that ended by itself
+// is no proof.
 func (w *world) chain(cgroup string) (goesOn func()) {
 	w.Helper()
 	dir := w.TempDir()
@@ -159,7 +162,8 @@ func (w *world) chain(cgroup string) (goesOn func()) {
 	}
 }
 
-// lookedAt returns what waits, for a minute at most, until a file was read once more: inotify(7) tells that of cgroups, too.
+// lookedAt returns what waits, for a minute at most, until a file was read once more: inotify(7)
+// tells that of cgroups, too.
 func (w *world) lookedAt(file string) (wait func()) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	w.must(err)
@@ -175,7 +179,8 @@ func (w *world) lookedAt(file string) (wait func()) {
 	}
 }
 
-// A process that is on its way into its cgroups is waited for, for a moment: it arrives when it was missed once.
+// A process that is on its way into its cgroups is waited for, for a moment: it arrives when it was
+// missed once.
 func TestFreezeOnItsWay(t *testing.T) {
 	w := newBoth(t)
 	w.pod("a", "kubepods/poda")
@@ -199,7 +204,8 @@ func TestFreezeOnItsWay(t *testing.T) {
 	}
 }
 
-// Of processes all in cgroups below, and of those in cgroups of threads, none is missed, and a cgroup that is gone has none.
+// Of processes all in cgroups below, and of those in cgroups of threads, none is missed, and a
+// cgroup that is gone has none.
 func TestProcesses(t *testing.T) {
 	w := newWorld(t)
 	w.pod("a", "kubepods/poda")

@@ -17,11 +17,12 @@ type Options struct {
 	Alone    bool // for no second pod
 }
 
-// Publish mounts an open directory on the target, which it makes. It changes nothing where that is mounted in the same way.
+// Publish mounts an open directory on the target, which it makes. It changes nothing where that is
+// mounted in the same way.
 //
-// What is mounted is a clone of the directory alone, without what is mounted below it, and private: nothing that is mounted in
-// one of the two appears in the other. A crash before move_mount leaves an empty directory, which kubelet's next call uses, or
-// Unpublish removes.
+// What is mounted is a clone of the directory alone, without what is mounted below it, and private:
+// nothing that is mounted in one of the two appears in the other. A crash before move_mount leaves
+// an empty directory, which kubelet's next call uses, or Unpublish removes.
 func (t *Target) Publish(dir int, o Options) error {
 	table, err := mounts.Read()
 	if err != nil {
@@ -102,8 +103,8 @@ func (t *Target) mount(dir int, o Options) (err error) {
 	return nil
 }
 
-// changed is why a directory could not be cloned: one whose mount has left the table meanwhile cannot (check_mnt in the kernel's
-// fs/namespace.c: EINVAL).
+// changed is why a directory could not be cloned: one whose mount has left the table meanwhile
+// cannot (check_mnt in the kernel's fs/namespace.c: EINVAL).
 func changed(dir int, err error) error {
 	if !errors.Is(err, unix.EINVAL) {
 		return err

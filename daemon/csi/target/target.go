@@ -21,7 +21,8 @@ var (
 	ErrAbsent = errors.New("the pod's directory is not there")
 	// ErrOccupied: something else is mounted on the target.
 	ErrOccupied = errors.New("something else is mounted there")
-	// ErrChanged: what the volume lies on was unmounted, or covered, while it was being mounted for the pod.
+	// ErrChanged: what the volume lies on was unmounted, or covered, while it was being mounted for
+	// the pod.
 	ErrChanged = errors.New("its storage was unmounted or covered meanwhile")
 	// ErrContent: the target's own directory, beneath what is mounted on it, is not empty.
 	ErrContent = errors.New("the directory itself has files, which are not the volume's; move them")
@@ -73,7 +74,8 @@ func (r Root) Open(target string) (*Target, error) {
 	return t, nil
 }
 
-// parse cuts a target into the path of the directory above it, from the directory of all pods on, and its name.
+// parse cuts a target into the path of the directory above it, from the directory of all pods on,
+// and its name.
 func (r Root) parse(target string) (above, name string, err error) {
 	rest, below := strings.CutPrefix(target, path.Join(string(r), pods)+"/")
 	parts := strings.Split(rest, "/")
@@ -132,7 +134,8 @@ func (t *Target) Pod() string {
 	return uid
 }
 
-// Mounted returns what is mounted on the target, by the mount table; ok is false if nothing is. No filesystem is touched.
+// Mounted returns what is mounted on the target, by the mount table; ok is false if nothing is. No
+// filesystem is touched.
 func (t *Target) Mounted() (m mounts.Mount, ok bool, err error) {
 	table, err := mounts.Read()
 	if err != nil {

@@ -153,7 +153,8 @@ func TestReadOnly(t *testing.T) {
 	k.want(k.unpublish(target), nil)
 }
 
-// What is mounted in the volume, before or after, is not seen in the pod's directory, and the other way round.
+// What is mounted in the volume, before or after, is not seen in the pod's directory, and the other
+// way round.
 func TestMountsStayApart(t *testing.T) {
 	k := newKubelet(t)
 	target := k.at(inPod + "/mount")
@@ -269,7 +270,8 @@ func TestMountsInTheWay(t *testing.T) {
 	k.want(k.unpublish(target), unix.EXDEV)
 }
 
-// What else is mounted on the target stays while something is to be published, and goes when it is unpublished.
+// What else is mounted on the target stays while something is to be published, and goes when it is
+// unpublished.
 func TestOccupied(t *testing.T) {
 	k := newKubelet(t)
 	target := k.at(inPod + "/mount")
@@ -340,8 +342,9 @@ func TestSourceGone(t *testing.T) {
 	k.want(k.unpublish(target), nil)
 }
 
-// The pool may be unmounted at any moment after its directory was opened. What lies on a mount that left the table cannot be
-// cloned, and a directory that had none under it looks as if it lay elsewhere: kubelet is to ask again.
+// The pool may be unmounted at any moment after its directory was opened. What lies on a mount that
+// left the table cannot be cloned, and a directory that had none under it looks as if it lay
+// elsewhere: kubelet is to ask again.
 func TestUnmountedMeanwhile(t *testing.T) {
 	k := newKubelet(t)
 	k.run("umount", "-l", filepath.Dir(k.volume))

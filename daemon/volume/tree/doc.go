@@ -1,8 +1,8 @@
-// Package tree walks a tree that belongs to a tenant, who may have made it as nasty as possible and may be changing
-// it meanwhile. Purge and relabel (package volume) are visitors of it.
+// Package tree walks a tree that belongs to a tenant, who may have made it as nasty as possible and
+// may be changing it meanwhile. Purge and relabel (package volume) are visitors of it.
 //
-// Each directory is opened by one name beneath the descriptor of the directory that has it (enter, goBack). What may be
-// there, and what refuses it:
+// Each directory is opened by one name beneath the descriptor of the directory that has it (enter,
+// goBack). What may be there, and what refuses it:
 //
 //	a symbolic link                    O_NOFOLLOW, RESOLVE_NO_SYMLINKS: ELOOP, with O_DIRECTORY ENOTDIR   TestRefused
 //	a FIFO, a socket, a device         O_DIRECTORY: ENOTDIR, and nothing is waited for                    TestRefused
@@ -18,10 +18,11 @@
 //	a tree that grows for ever         ErrGrows, when most of it came meanwhile    TestGrowing
 //	a tree that takes hours            the context is looked at before each entry                         TestCanceled
 //
-// ".." is used only below Held directories. Above, descriptors stay open: a directory that is open cannot be replaced by
-// another one, and its inode number is not given to another one. A purge keeps to that by moving up what lies deeper,
-// which it may as it owns the tree; relabel changes no name, and has to go back. A purge goes back as well where no
-// directory above takes what is to be moved up, on a full filesystem for instance (TestPurgeOfFullDirectories (daemon/volume)).
+// ".." is used only below Held directories. Above, descriptors stay open: a directory that is open
+// cannot be replaced by another one, and its inode number is not given to another one. A purge
+// keeps to that by moving up what lies deeper, which it may as it owns the tree; relabel changes no
+// name, and has to go back. A purge goes back as well where no directory above takes what is to be
+// moved up, on a full filesystem for instance (TestPurgeOfFullDirectories (daemon/volume)).
 //
 // The package will not change anything, follow a link, cross a mount, or decide what is entered.
 package tree

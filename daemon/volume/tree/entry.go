@@ -2,10 +2,12 @@ package tree
 
 import "strings"
 
-// Depth is how many directories of the tree the entry lies below; the top of the tree lies below none.
+// Depth is how many directories of the tree the entry lies below; the top of the tree lies below
+// none.
 func (e Entry) Depth() int { return e.depth }
 
-// Path is the way from the top of the tree to the entry, "" for the top itself. Its owner chose its length.
+// Path is the way from the top of the tree to the entry, "" for the top itself. Its owner chose its
+// length.
 func (e Entry) Path() string {
 	if e.depth == 0 {
 		return ""
@@ -17,8 +19,8 @@ func (e Entry) Path() string {
 	return strings.Join(append(names, e.Name), "/")
 }
 
-// Above returns the descriptors of the directories that the entry's directory lies below, as far as they are held: from
-// the top of the tree downwards, at most Held. The walk closes them.
+// Above returns the descriptors of the directories that the entry's directory lies below, as far as
+// they are held: from the top of the tree downwards, at most Held. The walk closes them.
 func (e Entry) Above() []int {
 	var all []int
 	for _, l := range e.w.levels[:max(0, min(Held, e.depth-1))] {

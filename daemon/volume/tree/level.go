@@ -87,9 +87,9 @@ func (l *level) suspend() (err error) {
 
 var errOther = errors.New("another directory is above")
 
-// resume goes on with the directory, which was opened again: it has to be the one that was closed. A position means the
-// same to another descriptor (NFS is built on that), but two names of ext4 may have one: so the piece is read again, and
-// visited from the last name on.
+// resume goes on with the directory, which was opened again: it has to be the one that was closed.
+// A position means the same to another descriptor (NFS is built on that), but two names of ext4 may
+// have one: so the piece is read again, and visited from the last name on.
 func (l *level) resume(fd int) error {
 	id, err := mounts.IdentityOf(fd)
 	if err == nil && id != l.id {
@@ -111,8 +111,8 @@ func (l *level) close() {
 	l.fd = -1
 }
 
-// Read reads the next piece of an open directory, as much as the buffer takes, and appends the names in it, without "."
-// and "..". more is false at the end, and after an error.
+// Read reads the next piece of an open directory, as much as the buffer takes, and appends the
+// names in it, without "." and "..". more is false at the end, and after an error.
 func Read(dir int, buffer []byte, names []string) (all []string, more bool, err error) {
 	n, err := getdents(dir, buffer)
 	if n <= 0 || err != nil {

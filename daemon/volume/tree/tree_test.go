@@ -33,7 +33,8 @@ func open(t testing.TB, path string) int {
 	return fd
 }
 
-// down makes directories "d" below each other, the first one in dir, and returns the path of the last.
+// down makes directories "d" below each other, the first one in dir, and returns the path of the
+// last.
 func down(t testing.TB, dir string, levels int) string {
 	t.Helper()
 	path := filepath.Join(dir, strings.Repeat("d/", levels))
@@ -124,8 +125,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A directory that is replaced between its visit and its opening by a link is not entered; one that is replaced after
-// that is walked to its end, and what replaced it is not.
+// A directory that is replaced between its visit and its opening by a link is not entered; one that
+// is replaced after that is walked to its end, and what replaced it is not.
 func TestReplaced(t *testing.T) {
 	dir, outside := hosttest.Dir(t), hosttest.Dir(t)
 	must(t, errors.Join(os.MkdirAll(filepath.Join(dir, "top/early"), 0o755), os.MkdirAll(filepath.Join(dir, "top/late/below"), 0o755),
@@ -150,8 +151,9 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// What ".." leads to is no directory of the way if directories were moved, or something was mounted, meanwhile: then the
-// walk goes on in the deepest directory that it holds, and the first one below that is left with an error.
+// What ".." leads to is no directory of the way if directories were moved, or something was
+// mounted, meanwhile: then the walk goes on in the deepest directory that it holds, and the first
+// one below that is left with an error.
 func TestMovedMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, dir, outside, deep string){
 		"within the tree": func(t *testing.T, dir, _, deep string) {
@@ -211,7 +213,8 @@ func descriptors(t testing.TB) int {
 	return len(entries)
 }
 
-// Descriptors do not grow with the depth, each entry is visited once, before what is below it, and left once after that.
+// Descriptors do not grow with the depth, each entry is visited once, before what is below it, and
+// left once after that.
 func TestDeep(t *testing.T) {
 	const levels = 500
 	dir := hosttest.Dir(t)
@@ -263,7 +266,8 @@ func TestDeepest(t *testing.T) {
 	}
 }
 
-// Of a wide directory one piece is in memory. Wherever it lies, and however often it is closed, each entry is visited once.
+// Of a wide directory one piece is in memory. Wherever it lies, and however often it is closed,
+// each entry is visited once.
 func TestWide(t *testing.T) {
 	const wide = 3000
 	for _, fs := range []string{"tmpfs", "ext4", "xfs", "btrfs"} {
@@ -296,7 +300,8 @@ func TestWide(t *testing.T) {
 	}
 }
 
-// A visitor that removes what it visits, as a purge does, finds everything, also in directories that are closed meanwhile.
+// A visitor that removes what it visits, as a purge does, finds everything, also in directories
+// that are closed meanwhile.
 func TestRemoved(t *testing.T) {
 	for _, fs := range []string{"tmpfs", "ext4"} {
 		t.Run(fs, func(t *testing.T) {
@@ -324,7 +329,8 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// A directory is read again as often as its visitor wants, and what grows meanwhile does not keep the walk.
+// A directory is read again as often as its visitor wants, and what grows meanwhile does not keep
+// the walk.
 func TestAgain(t *testing.T) {
 	dir := hosttest.Dir(t)
 	bottom := down(t, filepath.Join(dir, "top"), Held+4)
@@ -355,8 +361,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// A walk ends before the next entry when its context does, and with the first error of its visitor. Nothing is left
-// after that, and nothing stays open.
+// A walk ends before the next entry when its context does, and with the first error of its visitor.
+// Nothing is left after that, and nothing stays open.
 func TestCanceled(t *testing.T) {
 	const end = Held + 5
 	dir := hosttest.Dir(t)

@@ -12,18 +12,19 @@ import (
 )
 
 const (
-	// Held is how many directories below each other stay open. Of those below them the one that is read is open, and for
-	// a moment the one above or below it.
+	// Held is how many directories below each other stay open. Of those below them the one that is
+	// read is open, and for a moment the one above or below it.
 	Held = 32
-	// Deepest is how many directories below each other are entered. Each takes some 200 bytes, and its name.
+	// Deepest is how many directories below each other are entered. Each takes some 200 bytes, and
+	// its name.
 	Deepest = 100_000
 	// mostNew is how many entries may come while a tree is walked, and so many are not looked at.
 	mostNew = 1 << 17
 )
 
 var (
-	// ErrDirectoryReplaced: the walk could not go back to a directory, because directories were moved meanwhile. What is in it and
-	// was not visited before is not visited.
+	// ErrDirectoryReplaced: the walk could not go back to a directory, because directories were
+	// moved meanwhile. What is in it and was not visited before is not visited.
 	ErrDirectoryReplaced = errors.New("directories in it were moved meanwhile")
 	// ErrDeep: a directory lies below Deepest others.
 	ErrDeep = errors.New("too many directories below each other")
@@ -32,21 +33,24 @@ var (
 	ErrGrows = errors.New("files are made in it as fast as it is read")
 )
 
-// Visit visits one entry of a directory. Nothing is known of the entry but its name. If a Leave is returned, the entry
-// is entered as a directory. An error ends the walk.
+// Visit visits one entry of a directory. Nothing is known of the entry but its name. If a Leave is
+// returned, the entry is entered as a directory. An error ends the walk.
 //
 // While directories change, an entry may be visited twice, or not at all.
 type Visit func(at Entry) (Leave, error)
 
-// Leave ends the visit of a directory, after all entries in it were visited. fd is the directory. If it was not opened,
-// fd is -1 and err the reason: EXDEV is a mount, ENOTDIR no directory, ENOENT one that is gone. If it was not read to its
-// end, err is the reason, too; with ErrDirectoryReplaced fd is -1. If again is true and fd a descriptor, the directory is read once
+// Leave ends the visit of a directory, after all entries in it were visited. fd is the directory.
+// If it was not opened, fd is -1 and err the reason: EXDEV is a mount, ENOTDIR no directory, ENOENT
+// one that is gone. If it was not read to its end, err is the reason, too; with
+// ErrDirectoryReplaced fd is -1. If again is true and fd a descriptor, the directory is read once
 // more. An error ends the walk.
 //
-// Each directory that is to be entered is left, unless one above it is left with ErrDirectoryReplaced, or the walk is ended before.
+// Each directory that is to be entered is left, unless one above it is left with
+// ErrDirectoryReplaced, or the walk is ended before.
 type Leave func(at Entry, fd int, err error) (again bool, stop error)
 
-// Entry is an entry of an open directory. It is valid until the function that it was given to returns.
+// Entry is an entry of an open directory. It is valid until the function that it was given to
+// returns.
 type Entry struct {
 	Dir  int // the descriptor of the directory; the walk closes it
 	Name string
@@ -66,8 +70,9 @@ type walk struct {
 	growth  growth
 }
 
-// Walk visits an entry of an open directory, and everything below it that is to be entered. A directory is visited
-// before what is in it, and left after that. The context is looked at before each entry, and its error returned.
+// Walk visits an entry of an open directory, and everything below it that is to be entered. A
+// directory is visited before what is in it, and left after that. The context is looked at before
+// each entry, and its error returned.
 func Walk(ctx context.Context, dir int, name string, visit Visit) error {
 	return newWalk(ctx, dir, visit).run(name)
 }
@@ -129,7 +134,8 @@ func (w *walk) entry(depth int, name string) Entry {
 	return Entry{Dir: dir, Name: name, w: w, depth: depth}
 }
 
-// enter opens an entry as a directory. The one that has it is closed, if it lies too deep to be held.
+// enter opens an entry as a directory. The one that has it is closed, if it lies too deep to be
+// held.
 func (w *walk) enter(at Entry) (fd int, err error) {
 	if at.depth >= w.deepest {
 		return -1, ErrDeep

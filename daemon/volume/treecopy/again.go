@@ -18,9 +18,10 @@ import (
 //	all else                             moved aside in the copy, and copied anew with what is below it
 //	in the copy alone                    moved aside
 //
-// What has which name in a directory is looked at only if its change time is not older: each name that comes or goes sets it, also
-// where two are exchanged, which on xfs leaves the change times of the files (TestAgain). A mount that goes sets none:
-// after a pass that met one each name is looked at.
+// What has which name in a directory is looked at only if its change time is not older: each name
+// that comes or goes sets it, also where two are exchanged, which on xfs leaves the change times of
+// the files (TestAgain). A mount that goes sets none: after a pass that met one each name is looked
+// at.
 type again struct {
 	copier
 	dev   uint64
@@ -35,8 +36,9 @@ type wentAgain struct {
 	changed bool
 }
 
-// Again brings a copy up to date that Copy made, with the same o.Seen, which says what it was made of. It returns what the copy
-// lacks as a whole; Directories, Files and the like are those of this pass. An error leaves a copy that is of no use.
+// Again brings a copy up to date that Copy made, with the same o.Seen, which says what it was made
+// of. It returns what the copy lacks as a whole; Directories, Files and the like are those of this
+// pass. An error leaves a copy that is of no use.
 func Again(ctx context.Context, from, to int, o Options) (Copied, error) {
 	a := &again{copier: newCopier(ctx, to, o), since: o.Seen.since(), fresh: -1}
 	defer a.leaveAt()
@@ -184,7 +186,8 @@ func (a *again) lose(e tree.Entry, err error) error {
 	return a.skip(e, err)
 }
 
-// like takes out of a directory of the copy what the source's has not any more, and gives it the same attributes.
+// like takes out of a directory of the copy what the source's has not any more, and gives it the
+// same attributes.
 func (a *again) like(from int, st unix.Stat_t) error {
 	if err := a.withoutOthers(from); err != nil {
 		return err

@@ -126,7 +126,8 @@ func sameSizeAndTime(w *twice) error {
 	return errors.Join(err, os.WriteFile(w.at("d0/f0"), []byte("new"), 0), os.Chtimes(w.at("d0/f0"), info.ModTime(), info.ModTime()))
 }
 
-// After a second pass a copy is what the source is, whatever happened since the first. What did not change is not copied again.
+// After a second pass a copy is what the source is, whatever happened since the first. What did not
+// change is not copied again.
 func TestAgain(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		base := on(t, fstype)
@@ -147,8 +148,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// A file that is written by a mapping that was made before the first pass has a newer change time: to share its blocks
-// writes them out, and the next write to a page is noticed.
+// A file that is written by a mapping that was made before the first pass has a newer change time:
+// to share its blocks writes them out, and the next write to a page is noticed.
 func TestAgainMapped(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -228,7 +229,8 @@ func TestThrice(t *testing.T) {
 	w.again()
 }
 
-// A copy that an earlier pass made of a file with several names is of no use where a later write may have the same change time.
+// A copy that an earlier pass made of a file with several names is of no use where a later write
+// may have the same change time.
 func TestAgainSameTick(t *testing.T) {
 	w := newTwice(t, on(t, "xfs"))
 	must(t, os.Mkdir(filepath.Join(w.dir, "copy"), 0o700))

@@ -14,9 +14,10 @@ import (
 // setID are the bits that a confined process may not set (package confine).
 const setID = unix.S_ISUID | unix.S_ISGID
 
-// attributes gives a file or directory the owner, mode and extended attributes of another one, in that order: chown(2)
-// clears set-id bits and capabilities, and chmod(2) changes the mask of an ACL. Times come later. What it has beyond
-// those goes first: it inherits the default ACL of the directory that it is made in (TestAgainInheritsNothing).
+// attributes gives a file or directory the owner, mode and extended attributes of another one, in
+// that order: chown(2) clears set-id bits and capabilities, and chmod(2) changes the mask of an
+// ACL. Times come later. What it has beyond those goes first: it inherits the default ACL of the
+// directory that it is made in (TestAgainInheritsNothing).
 func (c *copier) attributes(from attributed, to int, st unix.Stat_t) error {
 	if err := c.dropXattrs(from, to); err != nil {
 		return err
@@ -41,7 +42,8 @@ func (c *copier) own(err error, st unix.Stat_t) error {
 	return nil
 }
 
-// mode sets a mode. Without CAP_FSETID the kernel clears the set-group-ID bit and reports no error (chmod(2)).
+// mode sets a mode. Without CAP_FSETID the kernel clears the set-group-ID bit and reports no error
+// (chmod(2)).
 func (c *copier) mode(to int, mode uint32) error {
 	err := unix.Fchmod(to, mode)
 	if errors.Is(err, unix.EPERM) && mode&setID != 0 {
@@ -73,7 +75,8 @@ func (c *copier) xattrs(from attributed, to int) error {
 	return nil
 }
 
-// attributed is what has extended attributes. Those of a descriptor that is open by O_PATH are read by its magic link.
+// attributed is what has extended attributes. Those of a descriptor that is open by O_PATH are read
+// by its magic link.
 type attributed struct {
 	fd   int
 	path bool
@@ -99,8 +102,8 @@ const label = "security.selinux"
 // ofCeph are attributes that stand for settings of a directory, such as its limit.
 const ofCeph = "ceph."
 
-// xattr copies one attribute. One that this process may not read or set, or that the filesystem keeps for itself, is
-// counted; one that is gone was removed meanwhile.
+// xattr copies one attribute. One that this process may not read or set, or that the filesystem
+// keeps for itself, is counted; one that is gone was removed meanwhile.
 func (c *copier) xattr(from attributed, to int, name string) error {
 	if name == label {
 		return nil

@@ -18,9 +18,11 @@ type Options struct {
 	Full bool
 	// Limit is how many bytes of data a full copy may have; 0 is no limit.
 	Limit int64
-	// Step is called before each entry and each piece of a file. Its error ends the copy. It may be nil.
+	// Step is called before each entry and each piece of a file. Its error ends the copy. It may be
+	// nil.
 	Step func() error
-	// Seen has Copy note what Again needs. Only copies that share their blocks can have it; it may be nil.
+	// Seen has Copy note what Again needs. Only copies that share their blocks can have it; it may
+	// be nil.
 	Seen *Seen
 }
 
@@ -64,8 +66,9 @@ type copier struct {
 	unsynced int64 // bytes that were written since the last syncfs(2)
 }
 
-// Copy copies what is in an open directory, and its attributes, into another one that is empty. What was copied when an
-// error came stays there. ctx is looked at before each entry and each piece of a file.
+// Copy copies what is in an open directory, and its attributes, into another one that is empty.
+// What was copied when an error came stays there. ctx is looked at before each entry and each piece
+// of a file.
 func Copy(ctx context.Context, from, to int, o Options) (Copied, error) {
 	c := newCopier(ctx, to, o)
 	defer c.leaveAt()
@@ -123,7 +126,8 @@ func (c *copier) step() error {
 	return nil
 }
 
-// skip counts what is not copied because of an error that the source's owner may cause; all others it returns.
+// skip counts what is not copied because of an error that the source's owner may cause; all others
+// it returns.
 func (c *copier) skip(e tree.Entry, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, errReplaced):
@@ -161,8 +165,8 @@ func (c *copier) entry(fd int, name string, st unix.Stat_t) error {
 	return err
 }
 
-// directory makes a directory and goes into it. Its attributes come last: what is made in it would change its times, and
-// could inherit its ACL.
+// directory makes a directory and goes into it. Its attributes come last: what is made in it would
+// change its times, and could inherit its ACL.
 func (c *copier) directory(e tree.Entry, st unix.Stat_t) (tree.Leave, error) {
 	if e.Depth() > 0 {
 		if err := c.enter(e.Name); err != nil {
@@ -189,8 +193,9 @@ func (c *copier) directory(e tree.Entry, st unix.Stat_t) (tree.Leave, error) {
 // ENOENT then.
 func removed(e tree.Entry, err error) bool { return e.Depth() > 0 && errors.Is(err, unix.ENOENT) }
 
-// enter makes a directory that only this process reaches and goes into it. One that is there was copied before its owner
-// moved it, or made another one of its name: what is in both is put together.
+// enter makes a directory that only this process reaches and goes into it. One that is there was
+// copied before its owner moved it, or made another one of its name: what is in both is put
+// together.
 func (c *copier) enter(name string) error {
 	err := openat.Retry(func() error { return unix.Mkdirat(c.at, name, 0o700) })
 	there := errors.Is(err, unix.EEXIST)

@@ -1,9 +1,9 @@
-// Package treecopy copies the tree of one volume into an empty directory of the same filesystem. The source belongs to a
-// tenant, who may have made it as nasty as possible and may be writing to it meanwhile. The destination is the daemon's
-// alone until the copy is complete.
+// Package treecopy copies the tree of one volume into an empty directory of the same filesystem.
+// The source belongs to a tenant, who may have made it as nasty as possible and may be writing to
+// it meanwhile. The destination is the daemon's alone until the copy is complete.
 //
-// Package tree walks the source and says what that refuses. Each entry is opened by one name beneath the walk's
-// descriptor, looked at, and copied as what it was at that moment:
+// Package tree walks the source and says what that refuses. Each entry is opened by one name
+// beneath the walk's descriptor, looked at, and copied as what it was at that moment:
 //
 //	regular files              FICLONE, or copy_file_range(2) between SEEK_DATA and SEEK_HOLE       TestLikeCp
 //	symbolic links             made anew, never followed                                            TestLikeCp, TestHostile
@@ -17,12 +17,14 @@
 //	files of any size          holes stay holes; a full copy has a limit                            TestHostile, TestLimit
 //	trees of any depth, width  constant memory, two descriptors besides the walk's                  TestHostile
 //
-// Owner, mode, times in ns, POSIX ACLs and extended attributes are kept. Those that the process may not set are counted
-// (Copied.Lost): a process without CAP_SYS_ADMIN does not see trusted attributes at all. A label of SELinux is not
-// copied: what is made has the label of the calling thread (selinux.CreatedAs).
+// Owner, mode, times in ns, POSIX ACLs and extended attributes are kept. Those that the process may
+// not set are counted (Copied.Lost): a process without CAP_SYS_ADMIN does not see trusted
+// attributes at all. A label of SELinux is not copied: what is made has the label of the calling
+// thread (selinux.CreatedAs).
 //
-// Each file of a reflink copy is the file at one moment. The set of files is not of one moment while the source changes, which
-// Last notices.
+// Each file of a reflink copy is the file at one moment. The set of files is not of one moment
+// while the source changes, which Last notices.
 //
-// The package will not make anything durable, remove what a failed copy leaves, or decide what may be copied.
+// The package will not make anything durable, remove what a failed copy leaves, or decide what may
+// be copied.
 package treecopy

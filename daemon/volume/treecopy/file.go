@@ -9,11 +9,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// pieceSize is how much of a file is copied by one system call, in bytes: so long cannot be canceled.
+// pieceSize is how much of a file is copied by one system call, in bytes: so long cannot be
+// canceled.
 const pieceSize = 8 << 20
 
-// syncEvery is how many bytes of a full copy may wait to be written out: a filesystem that has much more of them keeps
-// others waiting.
+// syncEvery is how many bytes of a full copy may wait to be written out: a filesystem that has much
+// more of them keeps others waiting.
 const syncEvery = 256 << 20
 
 // nocow is FS_NOCOW_FL of linux/fs.h. btrfs shares blocks only between files that agree in it.
@@ -92,7 +93,8 @@ func (c *copier) data(from, to int, st unix.Stat_t) error {
 	}
 }
 
-// reflink has the file share all blocks of another one, as it is at one moment: FICLONE holds the other one's lock.
+// reflink has the file share all blocks of another one, as it is at one moment: FICLONE holds the
+// other one's lock.
 func reflink(from, to int) error {
 	clone := func() error { return openat.Retry(func() error { return unix.IoctlFileClone(to, from) }) }
 	err := clone()
@@ -146,8 +148,8 @@ func (c *copier) copyData(from, to int, st unix.Stat_t) error {
 	return nil
 }
 
-// copyRange copies what lies from one position to another, and returns where it stopped: at the end, or before where
-// the file was cut off meanwhile, which is a hole up to the end then.
+// copyRange copies what lies from one position to another, and returns where it stopped: at the
+// end, or before where the file was cut off meanwhile, which is a hole up to the end then.
 func (c *copier) copyRange(from, to int, at, end int64) (int64, error) {
 	for at < end {
 		if err := c.step(); err != nil {

@@ -91,7 +91,8 @@ func deepest(t testing.TB, top string, levels int) {
 	must(t, unix.Close(fd))
 }
 
-// In a source that changes, what is replaced by a link out of it is not followed, and what is gone is counted.
+// In a source that changes, what is replaced by a link out of it is not followed, and what is gone
+// is counted.
 func TestVanishing(t *testing.T) {
 	each(t, func(t *testing.T, dir string, o Options) {
 		outside := hosttest.Dir(t)
@@ -215,8 +216,8 @@ func swap(t testing.TB, one, other string) (done func()) {
 	}
 }
 
-// A directory that is swapped with a link out of the volume all the time is copied as one or as the other, and no file
-// of another place is.
+// A directory that is swapped with a link out of the volume all the time is copied as one or as the
+// other, and no file of another place is.
 func TestSwapped(t *testing.T) {
 	each(t, func(t *testing.T, dir string, o Options) {
 		outside := hosttest.Dir(t)
@@ -243,7 +244,8 @@ func TestSwapped(t *testing.T) {
 	})
 }
 
-// A directory so deep that the walk cannot go back after it was moved fails the copy: parts may be missing.
+// A directory so deep that the walk cannot go back after it was moved fails the copy: parts may be
+// missing.
 func TestMoved(t *testing.T) {
 	dir := on(t, "xfs")
 	source := filepath.Join(dir, "source")
@@ -261,7 +263,8 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// The inode number of a file that was removed is another file's: the two are no hard links of each other.
+// The inode number of a file that was removed is another file's: the two are no hard links of each
+// other.
 func TestReusedInode(t *testing.T) {
 	dir := on(t, "xfs")
 	in := func(name string) string { return filepath.Join(dir, "source", name) }
@@ -289,7 +292,8 @@ func TestReusedInode(t *testing.T) {
 	}
 }
 
-// replace removes the names of a file and makes another file that has its number, and a further name as well.
+// replace removes the names of a file and makes another file that has its number, and a further
+// name as well.
 func replace(t *testing.T, dir, name string) {
 	t.Helper()
 	var was, now unix.Stat_t

@@ -14,8 +14,9 @@ import (
 // ErrWritten: the source was changed while nothing was to change it.
 var ErrWritten = errors.New("something that is not stopped writes to the volume")
 
-// Last is Again for the time in which what is known to write stands still. It returns ErrWritten if anything was changed from
-// its beginning to the end of the copy, by whatever it was: then the files are not of one moment.
+// Last is Again for the time in which what is known to write stands still. It returns ErrWritten if
+// anything was changed from its beginning to the end of the copy, by whatever it was: then the
+// files are not of one moment.
 //
 //	write, also of attributes     change time of the file, before the data is there                             TestLast
 //	write to a mapping            the same: what was dirty when its file was copied is read-only since          TestLast
@@ -48,8 +49,9 @@ type watched struct {
 	now   unix.Timespec // at the last look
 }
 
-// watch begins to watch. The clock of change times may stand still for a tick (10 ms at most): what was changed before it went on
-// could not be told from what is changed later. From Linux 6.13 on it goes on with each look (multigrain timestamps).
+// watch begins to watch. The clock of change times may stand still for a tick (10 ms at most): what
+// was changed before it went on could not be told from what is changed later. From Linux 6.13 on it
+// goes on with each look (multigrain timestamps).
 func watch(ctx context.Context, to int) (w *watched, err error) {
 	w = &watched{to: to}
 	var before unix.Timespec
@@ -95,8 +97,8 @@ func (w *watched) visit(e tree.Entry) (tree.Leave, error) {
 	return nil, err
 }
 
-// leave looks at a directory of which all entries were looked at: what came to one of those before, or was moved away from this one,
-// changed it.
+// leave looks at a directory of which all entries were looked at: what came to one of those before,
+// or was moved away from this one, changed it.
 func (w *watched) leave(e tree.Entry, fd int, err error) (again bool, stop error) {
 	if errors.Is(err, unix.EXDEV) { // a mount
 		return false, nil

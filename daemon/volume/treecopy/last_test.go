@@ -38,7 +38,8 @@ func (w *twice) last(entry int, do func() error) (Copied, error) {
 // entries is how many a tree of newTwice has.
 const entries = 44
 
-// Whatever is changed while nothing is to be changed is noticed, before or after the pass came to it.
+// Whatever is changed while nothing is to be changed is noticed, before or after the pass came to
+// it.
 func TestLast(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		base := on(t, fstype)
@@ -66,8 +67,8 @@ func TestLastNames(t *testing.T) {
 	}
 }
 
-// What is written to a mapping after its file was copied is noticed, whether or not it was written to before. What is written before
-// is in the copy.
+// What is written to a mapping after its file was copied is noticed, whether or not it was written
+// to before. What is written before is in the copy.
 func TestLastMapped(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		base := on(t, fstype)
@@ -124,8 +125,8 @@ func TestLastBefore(t *testing.T) {
 	}
 }
 
-// What others do meanwhile that changes nothing is no reason: reading, writing out what was written before, what is mounted in the
-// tree, and what is not copied.
+// What others do meanwhile that changes nothing is no reason: reading, writing out what was written
+// before, what is mounted in the tree, and what is not copied.
 func TestLastQuiet(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -153,8 +154,8 @@ func TestLastQuiet(t *testing.T) {
 	}
 }
 
-// Between what was changed before the pass and what is changed in it lies a moment of the filesystem's own clock. A time that this clock
-// has not reached is one of before.
+// Between what was changed before the pass and what is changed in it lies a moment of the
+// filesystem's own clock. A time that this clock has not reached is one of before.
 func TestLastFuture(t *testing.T) {
 	top := open(t, on(t, "xfs"))
 	before, err := (&watched{to: top}).time()
@@ -175,8 +176,9 @@ func TestLastFuture(t *testing.T) {
 	}
 }
 
-// A clock that is set ends the timer, as does a timer's own end, and that is an error. The flags are those with which the kernel ends it
-// for the clock, which is all machine's and not to be set by a test.
+// A clock that is set ends the timer, as does a timer's own end, and that is an error. The flags
+// are those with which the kernel ends it for the clock, which is all machine's and not to be set
+// by a test.
 func TestLastClock(t *testing.T) {
 	fd, err := clockTimer()
 	must(t, err)

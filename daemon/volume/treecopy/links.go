@@ -11,14 +11,16 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// linkStore is a directory in the destination with a name for each file that has further names in the source: so
-// memory does not grow with them. It is made for the first of them, with a name that the source's owner cannot guess.
+// linkStore is a directory in the destination with a name for each file that has further names in
+// the source: so memory does not grow with them. It is made for the first of them, with a name that
+// the source's owner cannot guess.
 type linkStore struct {
 	top, dir int
 	name     string
 }
 
-// keyOf tells an inode from all others, also from one that was removed and whose number is another file's by now.
+// keyOf tells an inode from all others, also from one that was removed and whose number is another
+// file's by now.
 func keyOf(fd int) (string, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
@@ -27,8 +29,8 @@ func keyOf(fd int) (string, error) {
 	return fmt.Sprintf("%d-%d-%d-%d-%d", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
 }
 
-// link gives a file that was copied a further name, false if none was copied under this key. One that cannot have more
-// names gets its last one; the next is a copy of its own.
+// link gives a file that was copied a further name, false if none was copied under this key. One
+// that cannot have more names gets its last one; the next is a copy of its own.
 func (l *linkStore) link(key string, dir int, name string) (bool, error) {
 	if l.dir < 0 {
 		return false, nil

@@ -17,7 +17,8 @@ import (
 
 func init() { maps.Copy(changes, furtherChanges) }
 
-// furtherChanges are of one inode that has another kind, place, length or attribute than in the first pass.
+// furtherChanges are of one inode that has another kind, place, length or attribute than in the
+// first pass.
 var furtherChanges = map[string]func(w *twice) error{
 	"file grown":       func(w *twice) error { return os.Truncate(w.at("d0/f0"), 1<<20) },
 	"file cut off":     func(w *twice) error { return os.Truncate(w.at("hot"), 1) },
@@ -94,7 +95,8 @@ func (w *twice) fails(ctx context.Context, want error) {
 	}
 }
 
-// Sockets and devices have no copy. One that takes a file's name takes the file out of the copy, and is counted each time.
+// Sockets and devices have no copy. One that takes a file's name takes the file out of the copy,
+// and is counted each time.
 func TestAgainWithoutCopies(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -122,7 +124,8 @@ func TestAgainWithoutCopies(t *testing.T) {
 	}
 }
 
-// What has another kind in each of three passes is in the end what it was at the beginning, with what is in it now.
+// What has another kind in each of three passes is in the end what it was at the beginning, with
+// what is in it now.
 func TestBackAndForth(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -138,7 +141,8 @@ func TestBackAndForth(t *testing.T) {
 	}
 }
 
-// A directory on which something was mounted since is taken out of the copy. What was below a mount and is not any more comes into it.
+// A directory on which something was mounted since is taken out of the copy. What was below a mount
+// and is not any more comes into it.
 func TestAgainMounts(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		t.Run(fstype, func(t *testing.T) {
@@ -195,7 +199,8 @@ func TestAgainManyGone(t *testing.T) {
 	}
 }
 
-// Without memory of what was copied to what, all of a directory that changed is copied again, and the copy is right.
+// Without memory of what was copied to what, all of a directory that changed is copied again, and
+// the copy is right.
 func TestMostCopies(t *testing.T) {
 	w := newTwice(t, on(t, "xfs"))
 	w.first()
@@ -248,7 +253,8 @@ func fill(t testing.TB, path string) {
 	}
 }
 
-// A pass ends where its context does or its step fails: at the top, in what is known, and in what is copied anew.
+// A pass ends where its context does or its step fails: at the top, in what is known, and in what
+// is copied anew.
 func TestAgainEnds(t *testing.T) {
 	base := on(t, "xfs")
 	failed := errors.New("no more")
@@ -300,7 +306,8 @@ func TestClear(t *testing.T) {
 	w.again()
 }
 
-// What was moved aside is removed by Sweep alone, which goes on where it was ended, and nothing of the passes is left.
+// What was moved aside is removed by Sweep alone, which goes on where it was ended, and nothing of
+// the passes is left.
 func TestSweep(t *testing.T) {
 	for _, fstype := range []string{"xfs", "btrfs"} {
 		t.Run(fstype, func(t *testing.T) {

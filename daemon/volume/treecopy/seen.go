@@ -16,8 +16,8 @@ import (
 
 // Seen is what the passes of one copy know of each other. The zero value is of none.
 //
-// It knows what each file and directory was copied to, by the inodes: names below a directory that was renamed do not change.
-// What has no place there is copied again in each pass.
+// It knows what each file and directory was copied to, by the inodes: names below a directory that
+// was renamed do not change. What has no place there is copied again in each pass.
 type Seen struct {
 	began  time.Time         // when the last pass did
 	clock  clock             // from the first one on
@@ -53,8 +53,8 @@ func (s *Seen) since() unix.Timespec {
 	return unix.NsecToTimespec(s.began.Add(-cmp.Or(s.margin, margin)).UnixNano())
 }
 
-// version tells apart what a file was in two passes. A change time that is not older than a pass may be that of a write after
-// its copy, too, until the clock of change times goes on.
+// version tells apart what a file was in two passes. A change time that is not older than a pass
+// may be that of a write after its copy, too, until the clock of change times goes on.
 func (s *Seen) version(changed unix.Timespec) string {
 	version := fmt.Sprintf("-%d-%d", changed.Sec, changed.Nsec)
 	if !older(changed, s.since()) {
@@ -79,8 +79,8 @@ func (s *Seen) note(from, to int) error {
 	return nil
 }
 
-// isOf reports whether one inode is the copy of another one, and of no other. An inode that was another file's before has nothing
-// that is older than the pass.
+// isOf reports whether one inode is the copy of another one, and of no other. An inode that was
+// another file's before has nothing that is older than the pass.
 func (s *Seen) isOf(inode, made uint64) bool {
 	copied, is := s.copies[inode]
 	return is && copied == made && !s.both[made]
@@ -99,7 +99,8 @@ func (s *Seen) mix(to int) error {
 	return nil
 }
 
-// aside moves an entry of the copy, if it is there, out of the way: to remove it may take long. Sweep does.
+// aside moves an entry of the copy, if it is there, out of the way: to remove it may take long.
+// Sweep does.
 func (s *Seen) aside(top, dir int, name string) error {
 	if s.name == "" {
 		if err := s.make(top); err != nil {
@@ -135,7 +136,8 @@ func (s *Seen) Close() {
 	s.closeAside()
 }
 
-// Sweep removes what the passes moved aside and noted in the copy. It is called when no pass follows.
+// Sweep removes what the passes moved aside and noted in the copy. It is called when no pass
+// follows.
 func (s *Seen) Sweep(ctx context.Context, top int, step func() error) error {
 	if err := s.links.remove(); err != nil {
 		return err

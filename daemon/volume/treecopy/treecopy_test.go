@@ -156,7 +156,8 @@ func compare(t *testing.T, got, want map[string]string) {
 	}
 }
 
-// acl is an access list as setfacl(1) would write it: user::rw- user:77:r-- group::r-- mask::rw- other::---.
+// acl is an access list as setfacl(1) would write it: user::rw- user:77:r-- group::r-- mask::rw-
+// other::---.
 const acl = "\x02\x00\x00\x00\x01\x00\x06\x00\xff\xff\xff\xff\x02\x00\x04\x00\x4d\x00\x00\x00\x04\x00\x04\x00\xff\xff\xff\xff\x10\x00\x06\x00\xff\xff\xff\xff\x20\x00\x00\x00\xff\xff\xff\xff"
 
 // netRaw is cap_net_raw=ep.

@@ -1,5 +1,6 @@
-// Package killer stops a process before each of its system calls with which it changes something or talks to the API, to
-// kill it there, or to have it wait. The program that uses it becomes the process in a copy of itself (Asked, Become).
+// Package killer stops a process before each of its system calls with which it changes something or
+// talks to the API, to kill it there, or to have it wait. The program that uses it becomes the
+// process in a copy of itself (Asked, Become).
 //
 // It does not decide at which of them, and it knows nothing of what the process does.
 package killer
@@ -25,9 +26,9 @@ const (
 // Asked reports whether this process is such a copy, which has to call Become at once.
 func Asked() bool { return os.Getenv(socketEnv) != "" }
 
-// harmless are the system calls that are not stopped: none of them changes what is on a disk or talks
-// to the API. Every other one is, whether this program knows it or not, so that a call which a
-// new version of the daemon or of Go begins to make is not missed: see calls in point.go.
+// harmless are the system calls that are not stopped: none of them changes what is on a disk or
+// talks to the API. Every other one is, whether this program knows it or not, so that a call which
+// a new version of the daemon or of Go begins to make is not missed: see calls in point.go.
 var harmless = append([]uint32{
 	// memory, threads, time
 	unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_BRK, unix.SYS_FUTEX, unix.SYS_CLONE,
@@ -51,8 +52,8 @@ var harmless = append([]uint32{
 	unix.SYS_SENDMSG, // hands the listener over, before the killer responds; Go sends nothing to a server with it
 }, harmlessHere...)
 
-// watched are the subcommands that are stopped, and no others: the daemon, the service that mounts volumes for kubelet, and the
-// call that adopts volumes.
+// watched are the subcommands that are stopped, and no others: the daemon, the service that mounts
+// volumes for kubelet, and the call that adopts volumes.
 var watched = []string{"run", "csi-node", "adopt"}
 
 // Become is the copy's whole life. It returns only with an error.

@@ -77,8 +77,9 @@ func (k *Killer) Quiet(d time.Duration) bool {
 	return time.Since(k.last) > d
 }
 
-// Hold has each point wait, of whatever daemon, until the channel is closed that f returns for its name; nil is no wait.
-// It is called again and again for the same name. A point that waits is one to die at no more.
+// Hold has each point wait, of whatever daemon, until the channel is closed that f returns for its
+// name; nil is no wait. It is called again and again for the same name. A point that waits is one
+// to die at no more.
 func (k *Killer) Hold(f func(point string) <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -198,7 +199,8 @@ func goOn(listener int, id uint64) {
 	unix.Syscall(unix.SYS_IOCTL, uintptr(listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
 }
 
-// asked reports whether the daemon is to die instead of making the call, and returns what the call waits for, nil for nothing.
+// asked reports whether the daemon is to die instead of making the call, and returns what the call
+// waits for, nil for nothing.
 func (k *Killer) asked(p process, n *notification) (wait <-chan struct{}, dies bool) {
 	armed, hold := k.watches()
 	if !armed && hold == nil {
@@ -223,7 +225,8 @@ func (k *Killer) stranger(nr int32) {
 	k.unknown[nr]++
 }
 
-// Strangers are the numbers of the system calls that this program does not know, and how often they came.
+// Strangers are the numbers of the system calls that this program does not know, and how often they
+// came.
 func (k *Killer) Strangers() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child makes three changes, in this order, with a call in between that the killer does not know, and maps
-// its own program.
+// child makes three changes, in this order, with a call in between that the killer does not know,
+// and maps its own program.
 func child(dir string) int {
 	if os.Mkdir(dir+"/a", 0o700) != nil || os.Rename(dir+"/a", dir+"/b") != nil {
 		return 1

@@ -17,49 +17,53 @@ import (
 )
 
 // Scope says which calls count: those on something below one of these directories, and those on a
-// connection to the API. What else a daemon writes (its log, its status file) is not read by the next one.
+// connection to the API. What else a daemon writes (its log, its status file) is not read by the
+// next one.
 type Scope struct {
 	Pool, State, Locks string
 	Kubelet            string // kubelet's directory, in which volumes are mounted
 	Runtime, Cgroup    string // the node service's runtime directory, and the cgroup of the pod that it stops
 	Exact              bool   // names of volumes are told as they are, not as PV
-	// Local: messages between the daemon and the node service count, and the connection to the API does not: for what they do
-	// without it.
+	// Local: messages between the daemon and the node service count, and the connection to the API
+	// does not: for what they do without it.
 	Local bool
 }
 
 // process is the daemon whose thread asks.
 type process struct{ pid, pidfd int }
 
-// Request and Response are the two points of the API. The connection is encrypted, so that they are told apart by their number.
+// Request and Response are the two points of the API. The connection is encrypted, so that they are
+// told apart by their number.
 const (
 	Request  = "write to the API"
 	Response = "read what the API sent"
 )
 
-// Message is the point of the pairs of sockets between the daemon and the node service. Dying at it is dying before the other
-// side knows.
+// Message is the point of the pairs of sockets between the daemon and the node service. Dying at it
+// is dying before the other side knows.
 const Message = "tell the other process"
 
 // VolumeName is the name of a volume of a claim, of a snapshot, or of an inline volume.
 var VolumeName = regexp.MustCompile(`(?:pvc|snapshot)-[0-9a-f]{8}-[0-9a-f-]{27}|csi-[0-9a-f]{64}`)
 
-// markerID is the name of a pool's lock (hostcheck, NewMarker: rand.Text), and the end of another name of a tree that is copied.
+// markerID is the name of a pool's lock (hostcheck, NewMarker: rand.Text), and the end of another
+// name of a tree that is copied.
 var markerID = regexp.MustCompile(`[A-Z2-7]{26}`)
 
-// linkKey is the name of a file with several names while a tree is copied (daemon/volume/treecopy, keyOf).
+// linkKey is the name of a file with several names while a tree is copied (daemon/volume/treecopy,
+// keyOf).
 var linkKey = regexp.MustCompile(`/\d+(-\d+){4,}$`)
 
-// staleNumber is the end of the name of an entry that another pass of a copy found changed (daemon/volume/treecopy, Seen): it tells
-// how many were before.
+// staleNumber is the end of the name of an entry that another pass of a copy found changed
+// (daemon/volume/treecopy, Seen): it tells how many were before.
 var staleNumber = regexp.MustCompile(`(/\.stale-ID)/\d+$`)
 
 // call names what a system call is about to do, in words that are the same for every volume; "" if
 // that does not count.
 type call func(s Scope, p process, n *notification) string
 
-// calls are the system calls that this program understands. One that is stopped and is not here makes
-// the program fail in the end.
+// calls are the system calls that this program understands. One that is stopped and is not here
+// makes the program fail in the end.
 var calls = map[int32]call{
 	unix.SYS_READ:      Scope.read,
 	unix.SYS_WRITE:     Scope.write,
@@ -144,7 +148,8 @@ func (s Scope) ioctl(_ process, n *notification) string {
 	}
 }
 
-// quota is a change of a project's limit; all other commands of quotactl_fd(2) that the daemon may use ask.
+// quota is a change of a project's limit; all other commands of quotactl_fd(2) that the daemon may
+// use ask.
 func (s Scope) quota(_ process, n *notification) string {
 	if uint32(n.args[1]) != quota.CommandSet {
 		return ""
@@ -273,8 +278,9 @@ func memory(n *notification, address uint64, into []byte) (read int) {
 	return read
 }
 
-// socket is what writing to a socket is: Request on a connection to the API, the only one over IP that there is, or Message on one
-// of a pair. It is "" for what does not count, and for what is no socket.
+// socket is what writing to a socket is: Request on a connection to the API, the only one over IP
+// that there is, or Message on one of a pair. It is "" for what does not count, and for what is no
+// socket.
 func (s Scope) socket(p process, n *notification, fd uint64) (to string) {
 	if !strings.HasPrefix(fdPath(n, fd), "socket:") {
 		return ""

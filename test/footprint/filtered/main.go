@@ -1,6 +1,6 @@
-// Command filtered is the small program whose memory the footprint benchmark measures: it watches what
-// the daemon watches, through package kube, and says "synced". It does nothing else. With the second argument "indexed" it reads the claims by
-// the label of the claim index.
+// Command filtered is the small program whose memory the footprint benchmark measures: it watches
+// what the daemon watches, through package kube, and says "synced". It does nothing else. With the
+// second argument "indexed" it reads the claims by the label of the claim index.
 package main
 
 import (

@@ -16,8 +16,8 @@ import (
 // pool is one that test/systemd has: /srv/fast, and what is around it.
 const pool = "/srv/fast"
 
-// attempt is one thing that is tried; allowed are those that the daemon itself lives by, without which the
-// others would prove nothing.
+// attempt is one thing that is tried; allowed are those that the daemon itself lives by, without
+// which the others would prove nothing.
 type attempt struct {
 	what    string
 	try     func() error

@@ -29,7 +29,8 @@ func asked(path string, immutable bool) func() error {
 	}
 }
 
-// askedThroughLink asks for a path whose last part is replaced by a link: the daemon may write in a pool.
+// askedThroughLink asks for a path whose last part is replaced by a link: the daemon may write in a
+// pool.
 func askedThroughLink() error {
 	link := pool + "/escape-link"
 	if err := os.Symlink("/etc", link); err != nil { // Landlock refuses it, too
@@ -52,8 +53,9 @@ func question(text string, fds ...int) error {
 	return unix.Sendmsg(fd, []byte(text), unix.UnixRights(fds...), nil, 0)
 }
 
-// respondElsewhere hands over a datagram socket that is connected to the journal, to have it written there in another's
-// name; it succeeds if the service responds there, which the next, honest request waits for.
+// respondElsewhere hands over a datagram socket that is connected to the journal, to have it
+// written there in another's name; it succeeds if the service responds there, which the next,
+// honest request waits for.
 func respondElsewhere() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -69,8 +71,8 @@ func respondElsewhere() error {
 	return dropped(fd)
 }
 
-// dropped is the error of an end on which nothing comes: the questions before were taken, because a later one was
-// handled.
+// dropped is the error of an end on which nothing comes: the questions before were taken, because a
+// later one was handled.
 func dropped(fd int) error {
 	if err := asked(pool, true)(); err != nil {
 		return nil // it responds no more: that is a success

@@ -1,5 +1,5 @@
-// Package charts renders what the product's package of this name writes by Helm and by Kustomize themselves. It is a module of its own: the
-// product's go.mod does not name what these need.
+// Package charts renders what the product's package of this name writes by Helm and by Kustomize
+// themselves. It is a module of its own: the product's go.mod does not name what these need.
 package charts
 
 import (

@@ -30,8 +30,9 @@ const (
 	snapshots = "live"
 )
 
-// cluster has the objects that the daemon's reconcilers read and write, in memory. Binding a claim to its volume and a
-// VolumeSnapshot to its content is kube-controller-manager's and the snapshot-controller's part, and done here.
+// cluster has the objects that the daemon's reconcilers read and write, in memory. Binding a claim
+// to its volume and a VolumeSnapshot to its content is kube-controller-manager's and the
+// snapshot-controller's part, and done here.
 type cluster struct {
 	controller.API // what the work on one node's pool never asks for is not there
 	self           plan.Self
@@ -219,7 +220,8 @@ func (c *cluster) GetContent(_ context.Context, name string) (*snapshotapi.Conte
 	return nil, nil
 }
 
-// GetSnapshot returns a VolumeSnapshot with what the snapshot-controller takes over from its content.
+// GetSnapshot returns a VolumeSnapshot with what the snapshot-controller takes over from its
+// content.
 func (c *cluster) GetSnapshot(_ context.Context, _, name string) (*snapshotapi.Snapshot, error) {
 	content := c.contents[contentName(name)]
 	if content == nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// service is the Controller service: it makes of each call the objects that Kubernetes would have, and has the daemon's
-// reconcilers work on them. What is listed is what the pool's records say.
+// service is the Controller service: it makes of each call the objects that Kubernetes would have,
+// and has the daemon's reconcilers work on them. What is listed is what the pool's records say.
 type service struct {
 	spec.UnimplementedControllerServer
 
@@ -51,7 +51,8 @@ var controllerCapabilities = []spec.ControllerServiceCapability_RPC_Type{
 	spec.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
 }
 
-// ControllerGetCapabilities is part of spec.ControllerServer. Not here is what the daemon does not do (skipped).
+// ControllerGetCapabilities is part of spec.ControllerServer. Not here is what the daemon does not
+// do (skipped).
 func (*service) ControllerGetCapabilities(context.Context, *spec.ControllerGetCapabilitiesRequest) (*spec.ControllerGetCapabilitiesResponse, error) {
 	r := &spec.ControllerGetCapabilitiesResponse{}
 	for _, c := range controllerCapabilities {
@@ -60,7 +61,8 @@ func (*service) ControllerGetCapabilities(context.Context, *spec.ControllerGetCa
 	return r, nil
 }
 
-// tries is how often a reconciler looks at an object: of a copy, once to begin it and once to publish it.
+// tries is how often a reconciler looks at an object: of a copy, once to begin it and once to
+// publish it.
 const tries = 3
 
 // do has a reconciler look at an object until it is done with it, or has refused it.
@@ -136,7 +138,8 @@ func volumeOf(pv *corev1.PersistentVolume) *spec.Volume {
 	return &spec.Volume{VolumeId: pv.Spec.CSI.VolumeHandle, VolumeContext: pv.Spec.CSI.VolumeAttributes, CapacityBytes: size.Value()}
 }
 
-// claim is the claim that a request is made of. Its UID is the volume's name, so that the volume's handle has that.
+// claim is the claim that a request is made of. Its UID is the volume's name, so that the volume's
+// handle has that.
 func (s *service) claim(r *spec.CreateVolumeRequest) (*corev1.PersistentVolumeClaim, error) {
 	size, err := sizeOf(r.CapacityRange)
 	switch {
@@ -160,7 +163,8 @@ func (s *service) claim(r *spec.CreateVolumeRequest) (*corev1.PersistentVolumeCl
 	}, nil
 }
 
-// sizeOf is the size that a claim requests for a range: what is required, and where that is nothing, a mebibyte.
+// sizeOf is the size that a claim requests for a range: what is required, and where that is
+// nothing, a mebibyte.
 func sizeOf(r *spec.CapacityRange) (int64, error) {
 	required, limit := r.GetRequiredBytes(), r.GetLimitBytes()
 	if required < 0 || limit < 0 || limit > 0 && limit < required {
@@ -200,7 +204,8 @@ func accessModes(all []*spec.VolumeCapability) (modes []corev1.PersistentVolumeA
 	return modes
 }
 
-// source names the claim or the VolumeSnapshot that has the handle; one that no object has is named by the handle itself.
+// source names the claim or the VolumeSnapshot that has the handle; one that no object has is named
+// by the handle itself.
 func (s *service) source(of *spec.VolumeContentSource) *corev1.TypedObjectReference {
 	switch {
 	case of.GetVolume() != nil:
@@ -227,8 +232,8 @@ func same(known, asked *corev1.PersistentVolumeClaim, within *spec.CapacityRange
 		reflect.DeepEqual(known.Spec.VolumeMode, asked.Spec.VolumeMode) && reflect.DeepEqual(known.Spec.DataSourceRef, asked.Spec.DataSourceRef)
 }
 
-// DeleteVolume is part of spec.ControllerServer: the claim is deleted, and the volume released. The files and the record are gone
-// when it returns.
+// DeleteVolume is part of spec.ControllerServer: the claim is deleted, and the volume released. The
+// files and the record are gone when it returns.
 func (s *service) DeleteVolume(ctx context.Context, r *spec.DeleteVolumeRequest) (*spec.DeleteVolumeResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +291,8 @@ func (s *service) ControllerExpandVolume(ctx context.Context, r *spec.Controller
 	return &spec.ControllerExpandVolumeResponse{CapacityBytes: rec.Requested}, nil
 }
 
-// ValidateVolumeCapabilities is part of spec.ControllerServer: what the rules for a new volume do not refuse is confirmed.
+// ValidateVolumeCapabilities is part of spec.ControllerServer: what the rules for a new volume do
+// not refuse is confirmed.
 func (s *service) ValidateVolumeCapabilities(_ context.Context, r *spec.ValidateVolumeCapabilitiesRequest) (*spec.ValidateVolumeCapabilitiesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,8 @@ func (s *service) ControllerGetVolumeHealth(ctx context.Context, r *spec.Control
 	return &spec.ControllerGetVolumeHealthResponse{VolumeHealth: health}, err
 }
 
-// ControllerListVolumeHealth is part of spec.ControllerServer: the volumes that something is wrong with.
+// ControllerListVolumeHealth is part of spec.ControllerServer: the volumes that something is wrong
+// with.
 func (s *service) ControllerListVolumeHealth(ctx context.Context, r *spec.ControllerListVolumeHealthRequest) (*spec.ControllerListVolumeHealthResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,8 +54,8 @@ func (s *service) ControllerListVolumeHealth(ctx context.Context, r *spec.Contro
 	return &spec.ControllerListVolumeHealthResponse{Entries: part, NextToken: next}, err
 }
 
-// health is what the daemon would tell of a bound volume: why its gate is closed, after a look at the pool, or what its rule says of
-// a directory that is not in its place.
+// health is what the daemon would tell of a bound volume: why its gate is closed, after a look at
+// the pool, or what its rule says of a directory that is not in its place.
 func (s *service) health(ctx context.Context, pv *corev1.PersistentVolume) (*spec.VolumeHealth, error) {
 	health := &spec.VolumeHealth{VolumeId: pv.Spec.CSI.VolumeHandle}
 	say := func(kind spec.VolumeHealthErrorType, reason, message string) (*spec.VolumeHealth, error) {
@@ -82,7 +83,8 @@ func (s *service) health(ctx context.Context, pv *corev1.PersistentVolume) (*spe
 	return health, nil
 }
 
-// checkHealth asks for what csi-sanity does not: the health of volumes that something is wrong with.
+// checkHealth asks for what csi-sanity does not: the health of volumes that something is wrong
+// with.
 func (s *service) checkHealth(t *testing.T) {
 	t.Helper()
 	size := &spec.CapacityRange{RequiredBytes: 1 << 20}
@@ -111,7 +113,8 @@ func (s *service) checkHealth(t *testing.T) {
 	s.checkEmpty(t)
 }
 
-// wantHealth lists page by page what is wrong, and wants it to be what is told of each volume by itself.
+// wantHealth lists page by page what is wrong, and wants it to be what is told of each volume by
+// itself.
 func (s *service) wantHealth(t *testing.T, want map[string]string) {
 	t.Helper()
 	got := map[string]string{}

@@ -1,8 +1,9 @@
-// Package sanity runs csi-sanity (kubernetes-csi/csi-test) against the CSI driver: against the services Identity and Node as
-// kubelet has them, and against a Controller service that has the daemon's reconcilers do what it is called for.
+// Package sanity runs csi-sanity (kubernetes-csi/csi-test) against the CSI driver: against the
+// services Identity and Node as kubelet has them, and against a Controller service that has the
+// daemon's reconcilers do what it is called for.
 //
-// The product has no such service: the objects of Kubernetes are what its daemon is asked by (docs/decisions.md). The one here is
-// on the driver's socket in the test alone.
+// The product has no such service: the objects of Kubernetes are what its daemon is asked by
+// (docs/decisions.md). The one here is on the driver's socket in the test alone.
 package sanity
 
 import (
@@ -50,7 +51,8 @@ func (driver) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilities
 	}}, nil
 }
 
-// TestSanity runs all cases that the capabilities select, twice where a call can be repeated. Nothing is in the pool afterwards.
+// TestSanity runs all cases that the capabilities select, twice where a call can be repeated.
+// Nothing is in the pool afterwards.
 func TestSanity(t *testing.T) {
 	dir := hosttest.Dir(t)
 	pool := newPool(t, filepath.Join(dir, "fast"))
@@ -189,7 +191,8 @@ func (s *service) checkEmpty(t *testing.T) {
 	}
 }
 
-// checkRefusals asks for what csi-sanity does not: what the daemon refuses, it refuses with the code that the specification has for it.
+// checkRefusals asks for what csi-sanity does not: what the daemon refuses, it refuses with the
+// code that the specification has for it.
 func (s *service) checkRefusals(t *testing.T) {
 	t.Helper()
 	small, tooMuch := &spec.CapacityRange{RequiredBytes: 1 << 20}, &spec.CapacityRange{RequiredBytes: 1 << 40}

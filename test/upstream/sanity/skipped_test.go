@@ -84,7 +84,8 @@ const pending = "Controller Service [Controller Server] ListVolumes pagination s
 // cases is how many csi-sanity has.
 const cases = 103
 
-// checkSelected wants the cases that were not run to be those of skipped and pending, each for its reason, and all others to have passed.
+// checkSelected wants the cases that were not run to be those of skipped and pending, each for its
+// reason, and all others to have passed.
 func checkSelected(t *testing.T, r ginkgo.Report) {
 	want := map[string]string{pending: "it is pending"}
 	for _, of := range skipped {

@@ -18,7 +18,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 )
 
-// CreateSnapshot is part of spec.ControllerServer: a VolumeSnapshot of the name, and its content. It is ready when it returns.
+// CreateSnapshot is part of spec.ControllerServer: a VolumeSnapshot of the name, and its content.
+// It is ready when it returns.
 func (s *service) CreateSnapshot(ctx context.Context, r *spec.CreateSnapshotRequest) (*spec.CreateSnapshotResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +80,8 @@ func (s *service) contentOf(handle string) *snapshotapi.Content {
 	return nil
 }
 
-// DeleteSnapshot is part of spec.ControllerServer: the content is deleted with its VolumeSnapshot. The files and the record are
-// gone when it returns.
+// DeleteSnapshot is part of spec.ControllerServer: the content is deleted with its VolumeSnapshot.
+// The files and the record are gone when it returns.
 func (s *service) DeleteSnapshot(ctx context.Context, r *spec.DeleteSnapshotRequest) (*spec.DeleteSnapshotResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,12 +172,14 @@ func snapshotOf(rec record.Record) *spec.Snapshot {
 	}
 }
 
-// after begins a token, before the name of the last record of the page before. That may be gone by now.
+// after begins a token, before the name of the last record of the page before. That may be gone by
+// now.
 const after = "after "
 
 func nameOf(rec record.Record) string { return rec.PV }
 
-// page is the part of what is sorted by name that follows a token, and the token of what follows that.
+// page is the part of what is sorted by name that follows a token, and the token of what follows
+// that.
 func page[T any](all []T, name func(T) string, token string, most int32) (part []T, next string, err error) {
 	last, ok := strings.CutPrefix(token, after)
 	if token != "" && !ok {

@@ -1,5 +1,6 @@
-// Package snapshotter runs the snapshot-controller of Kubernetes, with the CustomResourceDefinitions that belong to it, against the
-// daemon: the example of docs/snapshots.md, from the VolumeSnapshot to the claim that is made from it.
+// Package snapshotter runs the snapshot-controller of Kubernetes, with the
+// CustomResourceDefinitions that belong to it, against the daemon: the example of
+// docs/snapshots.md, from the VolumeSnapshot to the claim that is made from it.
 package snapshotter
 
 import (
@@ -51,7 +52,8 @@ func start(t *testing.T) *environment {
 	return w
 }
 
-// daemon is that of the node, with the configuration of the page, on a filesystem that makes snapshots in this way.
+// daemon is that of the node, with the configuration of the page, on a filesystem that makes
+// snapshots in this way.
 func (w *environment) daemon(page, fs string, mib int, way string) *rig.Daemon {
 	w.Helper()
 	dir := hosttest.Dir(w)
@@ -121,7 +123,8 @@ func (w *environment) status(name string) map[string]any {
 	return status
 }
 
-// The page's example works, on a cluster that gets the resources and the controller after the daemon has started.
+// The page's example works, on a cluster that gets the resources and the controller after the
+// daemon has started.
 func TestSnapshotsPage(t *testing.T) {
 	t.Run("xfs", func(t *testing.T) { tryPage(t, "xfs", 320, "live") })
 	t.Run("btrfs", func(t *testing.T) { tryPage(t, "btrfs", 160, "snapshot") })
@@ -208,8 +211,9 @@ func (w *environment) contents(driver string) (all []unstructured.Unstructured) 
 	})
 }
 
-// refused: why there is no snapshot stands in the VolumeSnapshot, and one that never was ready goes. What is another driver's,
-// by its class, the snapshot-controller makes all the same: the daemon leaves it alone.
+// refused: why there is no snapshot stands in the VolumeSnapshot, and one that never was ready
+// goes. What is another driver's, by its class, the snapshot-controller makes all the same: the
+// daemon leaves it alone.
 func (w *environment) refused() {
 	w.Helper()
 	const other = "other.example.com"

@@ -1,9 +1,9 @@
-// Command agent runs inside the test machine: it takes commands over a virtio-serial port and returns
-// what they printed.
+// Command agent runs inside the test machine: it takes commands over a virtio-serial port and
+// returns what they printed.
 //
-// Requests and responses are lines of JSON; several commands may run at once, and a response carries its
-// request's number. It will not decide anything, and it has no authority of its own: it is a shell
-// that can be reached.
+// Requests and responses are lines of JSON; several commands may run at once, and a response
+// carries its request's number. It will not decide anything, and it has no authority of its own: it
+// is a shell that can be reached.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command kubelet makes kubelet's calls to the CSI node service that systemd started inside the test machine:
+// Command kubelet makes kubelet's calls to the CSI node service that systemd started inside the
+// test machine:
 //
 //	kubelet ROOT DRIVER registered
 //	kubelet ROOT DRIVER publish POD PV POOL PATH
