@@ -39,7 +39,7 @@ var arrows = map[string][]string{
 	"daemon/leadership":        {"daemon/plan", "daemon/report"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "daemon/usage", "daemon/webconfig", "hostcheck"},
 	"daemon/mountpoint":        {"daemon/ipc", "hostcheck", "hostcheck/openat", "hostcheck/quota"},
-	"daemon/ownership":         {"daemon/disk", "daemon/plan", "daemon/record", "daemon/state", "hostcheck"},
+	"daemon/ownership":         {"daemon/disk", "daemon/plan", "daemon/record", "daemon/state", "daemon/words", "hostcheck"},
 	"daemon/pause":             {"daemon/ipc"},
 	"daemon/plan":              {"daemon/capacity", "daemon/record", "daemon/snapshotapi", "daemon/words"},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},

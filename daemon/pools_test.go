@@ -56,6 +56,7 @@ func TestPoolOfTheRules(t *testing.T) {
 	}
 	p.Scope, p.Source, p.Mode, p.UID, p.GID = config.ScopeEveryNode, config.SourceLocal, 0o770|fs.ModeSetgid, 5, 6
 	p.OnDelete, p.Default, p.ReclaimPolicy, p.InlineVolumes = config.DeleteArchive, true, config.PolicyRetain, 7
+	p.SnapshotSpace = 8
 	var err error
 	if p.Directory, err = config.ParsePattern("{{.Claim}}-{{.PV}}"); err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func TestPoolOfTheRules(t *testing.T) {
 		t.Errorf("directory %q, %v, named by the configuration: %t", name, err, got.Named)
 	}
 	got.Directory = nil
-	if text, want := fmt.Sprintf("%+v", got), "{Name:p Path:/srv/p Scope:every-node Source:local Mode:grwxrwx--- UID:5 GID:6 OnDelete:archive Default:true Reclaim:Retain Named:true Quota:project Clones:off Snapshots:off Inline:7 Directory:<nil>}"; text != want {
+	if text, want := fmt.Sprintf("%+v", got), "{Name:p Path:/srv/p Scope:every-node Source:local Mode:grwxrwx--- UID:5 GID:6 OnDelete:archive Default:true Reclaim:Retain Named:true Quota:project Clones:off Snapshots:off SnapshotSpace:8 Inline:7 Directory:<nil>}"; text != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
 }

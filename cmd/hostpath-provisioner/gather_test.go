@@ -74,8 +74,8 @@ func newClusterAPI() clusterAPI {
 			"/version": `{"gitVersion": "v1.36.0"}`,
 			"/selfsubjectreviews": `{"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1", "status": {"userInfo": {
 				"username": "system:serviceaccount:hostpath-provisioner:hostpath-provisioner", "extra": {"authentication.kubernetes.io/node-name": ["node-a"]}}}}`,
-			"/nodes/node-a":      `{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "a"}}}`,
-			"/persistentvolumes": `{"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": "hostpath-provisioner-confined"}}`,
+			"/nodes/node-a":      `{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "node-a", "uid": "n", "labels": {"kubernetes.io/hostname": "a"}}}`,
+			"/persistentvolumes": `{"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": "hostpath-provisioner-confined", "uid": "v"}}`,
 		},
 	}
 }
@@ -121,11 +121,11 @@ func TestGatherFromTheCluster(t *testing.T) {
 		}, map[string]string{"identity": "wrong BoundToOtherNode", "exit": "1"}},
 		"a right that lacks":              {func(c clusterAPI) { c.lacks["patch persistentvolumeclaims"] = true }, map[string]string{"rights": "wrong RightsMissing", "exit": "1"}},
 		"a right too many":                {func(c clusterAPI) { delete(c.lacks, "get secrets") }, map[string]string{"rights": "warning TooManyRights"}},
-		"reviews that fail":               {func(c clusterAPI) { c.refuse["/selfsubjectaccessreviews"] = failed }, map[string]string{"rights": `unknown review the rights of this identity: an error on the server ("unknown") has prevented the request from succeeding`, "exit": "1"}},
+		"reviews that fail":               {func(c clusterAPI) { c.refuse["/selfsubjectaccessreviews"] = failed }, map[string]string{"rights": `unknown review the rights of this identity: etcd is away`, "exit": "1"}},
 		"policies that are not all there": {func(c clusterAPI) { c.refuse["/persistentvolumes"] = denied }, map[string]string{"policies": "wrong PoliciesMissing", "exit": "1"}},
 		"policies that read a ConfigMap": {func(c clusterAPI) {
 			c.has["/validatingadmissionpolicies/events.hostpath-provisioner.hostpath-provisioner"] = `{"kind": "ValidatingAdmissionPolicy", "apiVersion": "admissionregistration.k8s.io/v1",
-				"metadata": {"name": "events.hostpath-provisioner.hostpath-provisioner"}, "spec": {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}}`
+				"metadata": {"name": "events.hostpath-provisioner.hostpath-provisioner", "uid": "p"}, "spec": {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}}`
 		}, map[string]string{"policies": "wrong PoliciesReadConfigMap", "exit": "1"}},
 		"a volume that another than a policy refuses": {func(c clusterAPI) { c.refuse["/persistentvolumes"] = failed }, map[string]string{"policies": "unknown the server would not take volume hostpath-provisioner-confined: etcd is away", "exit": "1"}},
 	} {

@@ -21,7 +21,7 @@ func listing(name, uid string, asked *atomic.Int32) http.HandlerFunc {
 			refusing(http.StatusForbidden, "Forbidden", "not this one")(w, r)
 		case wanted == name:
 			asked.Add(1)
-			fmt.Fprintf(w, `{"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": %q},
+			fmt.Fprintf(w, `{"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": %[1]q, "uid": "of-%[1]s"},
 				"spec": {"claimRef": {"namespace": "shop", "name": "data", "uid": %q}}, "status": {"phase": "Bound"}}`, name, uid)
 		case wanted != "persistentvolumes":
 			asked.Add(1)
