@@ -47,7 +47,7 @@ func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
 			return ownership.HostOf(node)
 		},
 		Look:    func() { signal(w.kick) },
-		Objects: c.Listers.Volumes.List,
+		Objects: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
 	})
 }
 
