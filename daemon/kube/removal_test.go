@@ -19,7 +19,7 @@ import (
 func TestRemovalThatAPolicyRefuses(t *testing.T) {
 	ctx := t.Context()
 	c, _ := newClient(t, Options{})
-	pv := created(t, volume("rm-policy", "policy", plan.Finalizer))
+	pv := created(t, volume("audited", "policy", plan.Finalizer))
 	const words = "volumes are kept until the audit is over"
 	fail := admissionv1.Fail
 	policies, bindings := plane.Client().AdmissionregistrationV1().ValidatingAdmissionPolicies(), plane.Client().AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()

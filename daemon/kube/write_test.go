@@ -116,7 +116,16 @@ func TestRemoveVolume(t *testing.T) {
 		"rm-shared [" + others + "] true",
 		"rm-untouched [" + plan.Finalizer + "] false",
 	}
-	eventually(t, "the volumes are "+strings.Join(want, ", "), func() bool { return slices.Equal(listed(t, "rm-"), want) })
+	var got []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("the volumes are %q", got)
+		}
+	}()
+	eventually(t, "the volumes are "+strings.Join(want, ", "), func() bool {
+		got = listed(t, "rm-")
+		return slices.Equal(got, want)
+	})
 }
 
 // unlessChanged repeats a call that another client came before, as its callers do: kube-controller-manager adds a
