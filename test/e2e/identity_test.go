@@ -121,7 +121,8 @@ func TestOtherNodeName(t *testing.T) {
 			if out, code := h.Call("prepare", "fast"); code == 0 || !strings.Contains(out, "--from-node") {
 				t.Errorf("prepare: exit code %d\n%s", code, out)
 			}
-			if out, code := h.Call("volumes"); code == 0 || !strings.Contains(out, other) {
+			if out, code := h.Call("volumes"); code != 0 || !old && !strings.Contains(out, other) ||
+				strings.Count(out, "bound (not watched)") != len(volumes) {
 				t.Errorf("volumes: exit code %d\n%s", code, out)
 			}
 			h.wantTree(pool.Of(volumes...)...)
@@ -241,7 +242,8 @@ func TestOtherCluster(t *testing.T) {
 			h.wantClosed("OtherCluster", says)
 			h.wantTree(pool.Of(volumes...)...)
 			if !old {
-				if out, code := h.Call("volumes"); code == 0 || !strings.Contains(out, says) {
+				if out, code := h.Call("volumes"); code != 0 || !strings.Contains(out, says) ||
+					strings.Count(out, "unknown\n") != len(volumes) {
 					t.Errorf("volumes: exit code %d\n%s", code, out)
 				}
 				if out, code := h.Call("adopt", "fast"); code == 0 || !strings.Contains(out, says) {
