@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
@@ -35,13 +36,44 @@ type marks struct {
 	adopting bool // a call of adopt is about to record the volume
 	adopted  bool // the object has our labels
 	before   bool // and had our finalizer before it got them
+	kept     note // what the pool keeps for it
+}
+
+// note is the size that an object says to be kept for its volume, of the capacity that it has.
+type note uint8
+
+const (
+	noNote  note = iota // its capacity is kept
+	nothing             // it had no claim that requests anything
+	noted               // one unit, and one more in each that follows
+)
+
+// noteOf is what the world keeps of plan.SizeAnnotation.
+func noteOf(v *corev1.PersistentVolume) note {
+	said, is := v.Annotations[plan.SizeAnnotation]
+	if !is {
+		return noNote
+	}
+	for n := nothing; n <= noted+note(most); n++ {
+		if said == plan.SizeNote(v, n.quantity()) {
+			return n
+		}
+	}
+	panic("no size of this world: " + said)
+}
+
+func (n note) quantity() resource.Quantity {
+	if n == nothing {
+		return resource.Quantity{}
+	}
+	return more(n - noted).quantity()
 }
 
 func marksOf(v *corev1.PersistentVolume) marks {
 	said, adopted := v.Annotations[plan.AdoptedAnnotation]
 	return marks{
 		peer: v.Annotations[plan.ProvisionedBy] == plan.Kubevirt, adopting: v.Annotations[rules.AdoptingAnnotation] != "",
-		adopted: adopted, before: said == rules.AdoptedWith,
+		adopted: adopted, before: said == rules.AdoptedWith, kept: noteOf(v),
 	}
 }
 
@@ -52,6 +84,9 @@ func (m marks) markedOn(v *corev1.PersistentVolume) {
 	}
 	if m.adopting {
 		v.Annotations[rules.AdoptingAnnotation] = nodeName(chosen)
+	}
+	if m.kept != noNote {
+		v.Annotations[plan.SizeAnnotation] = plan.SizeNote(v, m.kept.quantity())
 	}
 	switch {
 	case !m.adopted:

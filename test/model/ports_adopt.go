@@ -58,6 +58,13 @@ func (a adoptAPI) GetVolume(ctx context.Context, name string) (*corev1.Persisten
 	return server{p: a.p}.GetVolume(ctx, name)
 }
 
+// GetClaim is part of adopt.API.
+func (a adoptAPI) GetClaim(
+	ctx context.Context, ns, name string,
+) (*corev1.PersistentVolumeClaim, error) {
+	return server{p: a.p}.GetClaim(ctx, ns, name)
+}
+
 // PatchVolume is part of adopt.API.
 func (a adoptAPI) PatchVolume(_ context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error) {
 	to := pv.DeepCopy()
