@@ -156,7 +156,9 @@ func TestExpandReserves(t *testing.T) {
 	w.Sized("first", "40Mi")
 	w.Must(w.Request("second", "50Mi"))
 	claim := w.claimUntil("second", infeasible)
-	if said := w.refused(claim, "NotEnoughSpace"); !strings.Contains(said, "50.0 MiB is promised to volumes, of which 10.0 MiB to this one") {
+	said := w.refused(claim, "NotEnoughSpace")
+	if !strings.Contains(said, "50.0 MiB is promised to volumes (40.0 MiB to ") ||
+		!strings.Contains(said, "), of which 10.0 MiB to this one") {
 		t.Errorf("event %q", said)
 	}
 	h.Kill()
