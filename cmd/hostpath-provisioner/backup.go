@@ -53,7 +53,7 @@ func (p *program) backup(ctx context.Context, cfg config.Config) error {
 	}
 	var found []*corev1.PersistentVolume
 	err = client.EachVolume(ctx, func(v *corev1.PersistentVolume) {
-		if self.Serves(v.Annotations[plan.ProvisionedBy]) || v.Labels[plan.PoolLabel] != "" {
+		if self.Serves(v.Annotations[plan.ProvisionedBy]) || plan.Adopted(v) {
 			found = append(found, v)
 		}
 	})
