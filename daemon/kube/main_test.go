@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -303,4 +304,14 @@ func names(s *Informer[*corev1.PersistentVolumeClaim]) string {
 	}
 	slices.Sort(all)
 	return strings.Join(all, " ")
+}
+
+// unlessChanged repeats a call that another client came before, as its callers do: kube-controller-manager adds a
+// finalizer of its own (pv-protection) to each new object.
+func unlessChanged(call func() error) error {
+	for {
+		if err := call(); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
 }

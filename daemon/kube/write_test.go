@@ -128,16 +128,6 @@ func TestRemoveVolume(t *testing.T) {
 	})
 }
 
-// unlessChanged repeats a call that another client came before, as its callers do: kube-controller-manager adds a
-// finalizer of its own (pv-protection) to each new object.
-func unlessChanged(call func() error) error {
-	for {
-		if err := call(); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
-}
-
 // finalizers are those of an object without kube-controller-manager's.
 func finalizers(pv *corev1.PersistentVolume) []string {
 	return slices.DeleteFunc(slices.Clone(pv.Finalizers), func(f string) bool { return f == "kubernetes.io/pv-protection" })
