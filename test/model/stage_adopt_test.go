@@ -52,6 +52,9 @@ func nameForAdopt(r *http.Request) string {
 	case r.URL.Path == volumesPath && r.Method == http.MethodGet:
 		return op{kind: listVolumes}.verb()
 	}
+	if _, claim, of := strings.Cut(r.URL.Path, "/persistentvolumeclaims/"); of && r.Method == http.MethodGet {
+		return op{kind: getClaim}.verb() + " " + claim
+	}
 	return ""
 }
 
