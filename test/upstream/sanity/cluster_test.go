@@ -262,18 +262,20 @@ func (c *cluster) SetContentStatus(_ context.Context, of *snapshotapi.Content, s
 	return err
 }
 
-func (c *cluster) ClearContentStatus(_ context.Context, of *snapshotapi.Content) error {
+func (c *cluster) ClearContentStatus(_ context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
 	if of.Status == nil {
-		return nil
+		return of, nil
 	}
-	_, err := c.patch(of, func(now *snapshotapi.Content) { now.Status = nil })
-	return err
+	return c.patch(of, func(now *snapshotapi.Content) { now.Status = nil })
 }
 
 // ReleaseContent takes the last finalizer off, and with it the content goes.
-func (c *cluster) ReleaseContent(_ context.Context, of *snapshotapi.Content) error {
-	_, err := c.patch(of, func(now *snapshotapi.Content) { delete(c.contents, now.Name) })
-	return err
+func (c *cluster) ReleaseContent(_ context.Context, of *snapshotapi.Content) (was bool, err error) {
+	_, err = c.patch(of, func(now *snapshotapi.Content) { delete(c.contents, now.Name) })
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Event is part of controller.Events.
