@@ -262,7 +262,9 @@ func (c *cluster) SetContentStatus(_ context.Context, of *snapshotapi.Content, s
 	return err
 }
 
-func (c *cluster) ClearContentStatus(_ context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
+func (c *cluster) ClearContentStatus(
+	_ context.Context, of *snapshotapi.Content,
+) (*snapshotapi.Content, error) {
 	if of.Status == nil {
 		return of, nil
 	}
