@@ -149,7 +149,7 @@ func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 	return p
 }
 
-// promise adds what the pool has promised. Before that was counted nobody knows what new volumes
+// promise adds what the pool has promised. Before that was counted it is not known what new volumes
 // may take. Of a shared pool the node that works in it counts.
 func (p *PoolStatus) promise(room capacity.Room, own uint64, counted bool) {
 	if !counted {

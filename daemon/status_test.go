@@ -67,7 +67,8 @@ func TestStatusFile(t *testing.T) {
 	}
 }
 
-// Right after a start nobody knows what a pool's volumes were promised: nothing is said to be free.
+// Right after a start it is not known what a pool's volumes were promised: nothing is said to be
+// free.
 func TestRoomBeforeItWasCounted(t *testing.T) {
 	for scope, known := range map[string]bool{plan.ScopeNode: false, plan.ScopeEveryNode: false, plan.ScopeShared: true} {
 		free := uint64(1 << 30)

@@ -172,7 +172,7 @@ const namespaceName = "kubernetes.io/metadata.name"
 
 // policyObject fails closed: what cannot be evaluated is refused. That concerns the daemons alone,
 // because whose the request is comes first, an expression that cannot fail; and what else comes
-// before it is a namespace of a request that does not exist, in which nobody can write.
+// before it is a namespace of a request that does not exist, in which no request can write.
 const policyObject = `---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

@@ -37,7 +37,7 @@ func (p *program) enrollCommand() *cobra.Command {
 		Short: "Give this node's daemon its identity in the cluster, or print that of another node",
 		Long: "Enroll obtains a token that is bound to this node's Node object, with an administrator's kubeconfig, and\n" +
 			"writes the daemon's kubeconfig and the token. Then it asks the API server whether every right is there.\n" +
-			"On a node whose token the API server accepts it changes nothing, and without an administrator it says whether\n" +
+			"On a node whose token the API server accepts it changes nothing, and without an administrator it reports whether\n" +
 			"that is so. With one it also writes another address or authority of the API server.\n\n" +
 			"--offline NODE is for an administrator's machine: it prints a kubeconfig for that node, so that no\n" +
 			"administrator's credential reaches the node. --all writes one for each node of the cluster, with -o.",

@@ -85,7 +85,7 @@ func TestOwnClaimsAreHeld(t *testing.T) {
 
 // Of the claims whose node was selected and for which no provisioner was asked, only those of known
 // classes that wait for a consumer are held: each provisioner's are like that for a moment, and
-// whoever may make claims can write the annotation.
+// a user who may make claims can write the annotation.
 func TestSelectedClaimsAreHeldByTheirClass(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -61,8 +61,8 @@ func agreed(t *testing.T, v *corev1.PersistentVolume, step string) {
 	}
 }
 
-// The policy labels each volume that is kept for a claim, whoever writes what of it: with its
-// creation, with its claimRef, with its status.
+// The policy labels each volume that is kept for a claim, in whatever order its fields are written:
+// with its creation, with its claimRef, with its status.
 func TestPolicyOfVolumes(t *testing.T) {
 	volumesInForce(t)
 	ctx, volumes := t.Context(), plane.Client().CoreV1().PersistentVolumes()

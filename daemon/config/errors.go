@@ -15,7 +15,7 @@ type Error struct {
 	Text string
 	// Own: a pool shares files with a directory of the daemon.
 	Own bool
-	// Untrusted: somebody else than root can write what root's commands believe (ErrUntrusted).
+	// Untrusted: a user other than root can write what root's commands believe (ErrUntrusted).
 	Untrusted bool
 }
 

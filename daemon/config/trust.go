@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// ErrUntrusted is wrapped where somebody else than root and this process's user can write what
+// ErrUntrusted is wrapped where a user other than root and this process's can write what
 // root's commands believe. A configuration names a kubeconfig, and that a program, which they run.
 var ErrUntrusted = errors.New("others can write it")
 

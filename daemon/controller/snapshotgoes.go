@@ -22,7 +22,7 @@ import (
 //	content gone    whole in the trash, and without a content: kept and told (plan.ForRecord)
 //	discarded       its files may go: purged
 //
-// What never was ready is nobody's, and is discarded at once.
+// What never was ready has no user, and is discarded at once.
 func (c *Controller) removeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) error {
 	rec := *f.Snapshot
 	var err error

@@ -269,7 +269,7 @@ var contentCases = map[string]struct {
 	"ready, and gone":                     {[]contentChange{ready, gone}, "", plan.ReasonSnapshotLost + ": node node-a: its data is gone from this node"},
 	"ready by another node": {[]contentChange{ready, ofContent(func(of *snapshotapi.Content) { of.Annotations[plan.NodeLabel] = "thief" })}, "",
 		plan.ReasonSnapshotLost + `: node node-a: it is said to be ready on node "thief", and this node, which has its volume, made none`},
-	"taken by another node, which the policies let nobody take back": {[]contentChange{ofContent(func(of *snapshotapi.Content) { of.Annotations[plan.NodeLabel] = "thief" }),
+	"taken by another node, which the policies let no daemon take back": {[]contentChange{ofContent(func(of *snapshotapi.Content) { of.Annotations[plan.NodeLabel] = "thief" }),
 		ofAlbum(func(a *album) { a.fails[take] = errForbidden })}, take, plan.ReasonSnapshotFailed + `: node thief has taken its VolumeSnapshotContent "snapcontent-u", and node node-a has`},
 	"not ready, and neither is here any more": {[]contentChange{ready, gone, ofContent(func(of *snapshotapi.Content) { of.Status = nil })},
 		"refused", plan.ReasonSnapshotFailed + ": node node-a has taken it, and has neither"},

@@ -136,7 +136,7 @@ func receive(t *testing.T, from <-chan error) error {
 	}
 }
 
-// A pod stands still from the beginning of a pause to its end, whoever ends it, and goes on
+// A pod stands still from the beginning of a pause to its end, by whatever it is ended, and goes on
 // afterwards.
 func TestPauseEnds(t *testing.T) {
 	p := newPaused(t)

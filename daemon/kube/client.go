@@ -54,7 +54,7 @@ type Options struct {
 	// nil if it was written, else with an error that may pass.
 	OnEvent func(about corev1.ObjectReference, err error)
 	// OnEventLost may be nil. It is called when an event about an object is given up, with nil if
-	// nobody misses it.
+	// no caller misses it.
 	OnEventLost func(about corev1.ObjectReference, err error)
 	// OnRefused may be nil. It is called with the reason of each request that the API server
 	// refused, or "Unreachable"; concurrently.

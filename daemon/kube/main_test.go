@@ -306,8 +306,8 @@ func names(s *Informer[*corev1.PersistentVolumeClaim]) string {
 	return strings.Join(all, " ")
 }
 
-// unlessChanged repeats a call that another client came before, as its callers do: kube-controller-manager adds a
-// finalizer of its own (pv-protection) to each new object.
+// unlessChanged repeats a call that another client came before, as its callers do:
+// kube-controller-manager adds a finalizer of its own (pv-protection) to each new object.
 func unlessChanged(call func() error) error {
 	for {
 		if err := call(); !apierrors.IsConflict(err) {

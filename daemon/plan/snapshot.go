@@ -120,7 +120,7 @@ func contentElsewhere(f ContentFacts) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// toBeTold reports whether somebody waits for what this node, and no other, has to do. What is
+// toBeTold reports whether an object waits for what this node, and no other, has to do. What is
 // ready stays so, whatever its pool is.
 func (f ContentFacts) toBeTold() bool {
 	ours := NodeOfContent(f.Content) == f.Node || NodeOfContent(f.Content) == "" && f.Ours
@@ -253,7 +253,7 @@ func snapshotWhole(f ContentFacts) (Verdict, bool) {
 }
 
 // snapshotOfOthers: neither the volume nor, of a content with a handle, the snapshot is here. Of a
-// content that this node has taken nobody else says so.
+// content that this node has taken no other node says so.
 func snapshotOfOthers(f ContentFacts) (Verdict, bool) {
 	here, imported := f.Snapshot != nil || f.Source != nil, f.Content.Spec.Source.SnapshotHandle != nil
 	if !here && f.mine() {

@@ -77,7 +77,7 @@ const inlineData = "data of a pod"
 func (p *pods) publishInline() error { return p.service.Publish(p.Soon(), firstPod, theInline) }
 
 // publishWithRoom asks again as kubelet does while the pool has no room: the volume that there was
-// before is promised until its files are gone, and nobody waits for that.
+// before is promised until its files are gone, and no call waits for that.
 func (p *pods) publishWithRoom() (err error) {
 	p.until(func() bool {
 		err = p.publishInline()

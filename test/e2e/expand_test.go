@@ -236,8 +236,8 @@ func TestExpandRecordSmaller(t *testing.T) {
 	w.Eventually("the record has the volume's size", func() bool { return h.recorded(pv.Name) == 10<<20 })
 }
 
-// kubelet may write the size in the claim's status by itself, for a local volume. Whoever is first,
-// all is well.
+// kubelet may write the size in the claim's status by itself, for a local volume. Whichever is
+// first, all is well.
 func TestExpandBesideKubelet(t *testing.T) {
 	w := newEnvironment(t)
 	w.newHost("a", `source = "local"`).run()

@@ -74,8 +74,8 @@ func TestNothingBeforeItIsAskedFor(t *testing.T) {
 
 // A pod's claim has its volume without kube-controller-manager's having asked for it, and nothing
 // else has: no claim whose class binds at once or is another provisioner's, and none that names
-// another provisioner, a volume, or what the volume is to have in it, whoever wrote the node on it.
-// They get theirs, or a refusal, when they are asked for.
+// another provisioner, a volume, or what the volume is to have in it, whichever program wrote the
+// node on it. They get theirs, or a refusal, when they are asked for.
 func TestSelectedNode(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").run()

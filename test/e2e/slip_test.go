@@ -14,7 +14,7 @@ import (
 )
 
 // A slip in a volume object's capacity takes no room that the pool has not, and is told; one that
-// has room takes it until it is taken back. Nobody else's claim has to wait for a volume to be
+// has room takes it until it is taken back. No other claim has to wait for a volume to be
 // deleted, and what a user requests meanwhile is not said to be there.
 func TestWrongCapacity(t *testing.T) {
 	w := newEnvironment(t)

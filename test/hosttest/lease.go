@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lease makes a file and holds a lease on it (fcntl(2), F_SETLEASE) until somebody wants to open
+// Lease makes a file and holds a lease on it (fcntl(2), F_SETLEASE) until a process wants to open
 // it. asked reports whether that was so.
 func Lease(t testing.TB, path string) (asked func() bool) {
 	t.Helper()

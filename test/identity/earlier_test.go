@@ -62,7 +62,7 @@ func TestEarlierForm(t *testing.T) {
 	o.must(configMaps.Delete(o.ctx, "hostpath-provisioner-confinement", metav1.DeleteOptions{}))
 	for lease := leaseIn("kube-system"); lease(o) == nil; time.Sleep(20 * time.Millisecond) {
 		if o.ctx.Err() != nil {
-			o.Fatal("nobody is refused anything: the test cannot fail")
+			o.Fatal("no request is refused: the test cannot fail")
 		}
 	}
 	for _, d := range o.documents(lists...) {

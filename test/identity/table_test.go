@@ -253,7 +253,7 @@ var attempts = []attempt{
 			"status"), "the claim is another provisioner's", "kube-controller-manager writes whose it is"},
 	{"write the status of a claim of a class that is not listed",
 		patchClaim("bound", `{"status":{"capacity":{"storage":"1Gi"}}}`,
-			"status"), "the claim is another provisioner's", "where nobody was asked, its class says whose it is"},
+			"status"), "the claim is another provisioner's", "where no provisioner was asked, its class says whose it is"},
 	{"write that a claim has more than it requests",
 		patchClaim("to-grow", `{"status":{"capacity":{"storage":"9Ti"}}}`,
 			"status"), "the claim requests less than that", "a quota counts it"},

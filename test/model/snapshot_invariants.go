@@ -38,7 +38,7 @@ func snapshotStays(s *state, on, _ onFile) string {
 
 func snapshotSettles(s *state, on, of onFile) string {
 	c := s.api.snapshot
-	owned := s.api.volumes[c.of].exists && s.api.volumes[c.of].ref // else nobody's data is copied
+	owned := s.api.volumes[c.of].exists && s.api.volumes[c.of].ref // else there is no data to copy
 	if c.exists && !c.deleting && !c.ready && owned && of.recorded && of.place == inPool && !on.snapshotWhole() {
 		return "it is not taken"
 	}

@@ -1,6 +1,6 @@
 package main
 
-// scoped are worlds of two nodes of which each has a configuration that says whether the second
+// scoped are worlds of two nodes of which each has a configuration that names whether the second
 // pool is its own or shared.
 var scoped = []world{
 	{name: "scope-shared", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 1, kills: 1, elections: 2}},
