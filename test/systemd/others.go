@@ -66,12 +66,19 @@ spec:
 ---
 `
 
+// backup is what `backup` prints of a volume without a claim; TestBackup (test/e2e) makes a real one.
+const backup = `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "PersistentVolume",
+	"metadata": {"name": "lost"}, "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Mi"},
+	"storageClassName": "none", "hostPath": {"path": "/srv/fast/lost"}}}]}
+`
+
 // The names of the volumes in operation.md.
 const deleted, given = "pvc-d240bf88-248b-45ab-97cb-ab7296ebd262", "pvc-5e8fede4-05a7-442b-b6d0-6c859f816bf9"
 
 // It fails when kubectl does not know a command, a flag (--typ=json), a kind or a field of a patch.
 func otherPages(e *environment) {
 	e.put("/named.yaml", named+fmt.Sprintf(volume, deleted)+fmt.Sprintf(volume, given)+grows)
+	e.put("/volumes.json", backup)
 	e.put("/agents.yaml", e.text("every-node.md", "Set up", "yaml"))
 	e.sh("kubectl apply -f named.yaml")
 	e.sh("kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=60s pvc/grows")
