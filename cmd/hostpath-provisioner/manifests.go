@@ -82,7 +82,8 @@ func (p *program) manifestsCommand() *cobra.Command {
 // notForCharts are the flags that a chart has as values, and those that it has not.
 var notForCharts = []string{
 	"namespace", "provisioner", "class-prefix", "no-classes", "claim-index", "inline-volumes", "delete", "token-secret", "kustomization",
-	"pool-path", "shared-pool-path", "every-node-pool-path", "class", "alias", "audience", "hostname",
+	"pool-path", "shared-pool-path", "every-node-pool-path", "class", "alias", "audience",
+	"hostname",
 }
 
 // writeFiles writes files in a directory that is made. A directory with other files is refused:
@@ -140,7 +141,8 @@ func checkConfinement(o packaging.Options) error {
 	}
 	for _, class := range c.Classes {
 		if name := strings.TrimSuffix(class, "*"); len(validation.IsDNS1123Subdomain(strings.TrimRight(name, "-."))) > 0 && class != "*" {
-			return fmt.Errorf("--class: %q cannot be the name of a StorageClass, or begin one", class)
+			return fmt.Errorf("--class: %q cannot be the name of a StorageClass, or begin one",
+				class)
 		}
 	}
 	for _, alias := range c.Aliases {

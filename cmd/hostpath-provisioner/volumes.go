@@ -286,7 +286,8 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 		case !slices.Contains(listedThough, f.Reason):
 			return disk{pool: pool.Name, err: errors.New(f.Message)}
 		default:
-			fmt.Fprintf(p.stderr, "%s: warning: pool %q is closed: %s\n", name, pool.Name, f.Message)
+			fmt.Fprintf(p.stderr, "%s: warning: pool %q is closed: %s\n",
+				name, pool.Name, f.Message)
 		}
 	}
 	listed := make(chan disk, 1)

@@ -91,7 +91,8 @@ func poolNotListed(f Facts) (Line, bool) {
 		of := pathFlags[pool.Scope]
 		is := func(listed string) bool { return listed == pool.Path || listed == path.Dir(pool.Path)+"/*" }
 		if !slices.ContainsFunc(f.Parameters.Lists[of.list], is) {
-			lacks = append(lacks, fmt.Sprintf("%s of pool %s for %s", pool.Path, pool.Name, of.flag))
+			lacks = append(lacks,
+				fmt.Sprintf("%s of pool %s for %s", pool.Path, pool.Name, of.flag))
 		}
 	}
 	return wrong(ReasonPoolNotListed, "the policies do not list %s: no volume is made there", strings.Join(lacks, ", ")), len(lacks) > 0

@@ -216,7 +216,8 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 	}
 	f.Former = t.h.State.Report.Mark.Former()
 	f.Shared = slices.ContainsFunc(c.Contents.List(), func(other *snapshotapi.Content) bool {
-		return other.UID != of.UID && other.DeletionTimestamp == nil && other.Handle() == of.Handle()
+		return other.UID != of.UID && other.DeletionTimestamp == nil &&
+			other.Handle() == of.Handle()
 	})
 	_, f.Closed = t.h.State.Closed()
 	f.Room = t.h.RoomFor(of.Handle())

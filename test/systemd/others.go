@@ -66,7 +66,8 @@ spec:
 ---
 `
 
-// backup is what `backup` prints of a volume without a claim; TestBackup (test/e2e) makes a real one.
+// backup is what `backup` prints of a volume without a claim; TestBackup (test/e2e) makes a real
+// one.
 const backup = `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "PersistentVolume",
 	"metadata": {"name": "lost"}, "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Mi"},
 	"storageClassName": "none", "hostPath": {"path": "/srv/fast/lost"}}}]}
