@@ -156,6 +156,9 @@ type Published interface {
 	Compared() int
 	// Offers returns it by class: nothing if the scheduler does not compare it.
 	Offers(ctx context.Context) (map[string]*plan.Offers, error)
+	// RefusedFor returns why the API server refuses what this node publishes for a class, "" if it
+	// does not.
+	RefusedFor(class string) string
 }
 
 // Events tells the people who look at an object. It never blocks.

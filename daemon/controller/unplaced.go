@@ -107,7 +107,7 @@ func (e *explainer) look(ctx context.Context, claim *corev1.PersistentVolumeClai
 	}
 	_, refusal := e.Resolve(class, e.pools)
 	v, err := e.decideUnplaced(ctx, plan.UnplacedFacts{Self: e.Self, Claim: claim, Class: class,
-		Here: here, Refusal: refusal}, state)
+		Here: here, Refusal: refusal, Unpublished: e.Published.RefusedFor(class.Name)}, state)
 	if err != nil {
 		v.After, e.failed = explainFailed, time.Now()
 	}

@@ -29,8 +29,9 @@ type board struct {
 	offers  plan.Offers
 	off     bool // nothing is compared
 	fails   bool
-	reads   int // of what is published
-	lookups int // of events
+	refused string // what is published
+	reads   int    // of what is published
+	lookups int    // of events
 }
 
 func (b *board) Compared() int {
@@ -40,6 +41,12 @@ func (b *board) Compared() int {
 		return 0
 	}
 	return b.nodes
+}
+
+func (b *board) RefusedFor(string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.refused
 }
 
 func (b *board) Offers(context.Context) (map[string]*plan.Offers, error) {
@@ -59,7 +66,7 @@ func (b *board) EventLastWritten(_ context.Context, ref corev1.ObjectReference, 
 	b.lookups++
 	message := ""
 	if all := b.events[ref.UID]; len(all) > 0 {
-		message = strings.TrimPrefix(all[len(all)-1], plan.ReasonNoNodeFits+": ")
+		_, message, _ = strings.Cut(all[len(all)-1], ": ")
 	}
 	return b.last[ref.UID], message, nil
 }
@@ -174,6 +181,18 @@ func TestChangedReasonAfterARestart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Claims of a class that nothing may be published for are told so, once, though they fit.
+func TestClassThatIsNotListed(t *testing.T) {
+	explaining(t, 3, 1, func(b *board) {
+		b.change(func(b *board) { b.refused = "no such class"; b.offers.Add("large", "", 1<<40) })
+		time.Sleep(5 * time.Minute)
+		got := b.said("0")
+		if len(got) != 1 || !strings.HasPrefix(got[0], "APIRefused: the scheduler finds no room") || !strings.HasSuffix(got[0], "no such class") {
+			t.Errorf("told %q", got)
+		}
+	})
 }
 
 // Nothing is told, and next to nothing asked, where a claim may fit on another node, where nothing

@@ -29,6 +29,10 @@ type UnplacedFacts struct {
 	Fitted  bool                    // this daemon saw before that it may fit on one
 	Refusal *Refusal                // why this node makes no volumes of the class, nil if it does
 	Offers  *Offers                 // nil: the API server was not asked
+
+	// Unpublished is why the API server refuses what this node publishes for the class, "" if it
+	// does not.
+	Unpublished string
 }
 
 // Offers is what the nodes publish for one class.
@@ -77,8 +81,8 @@ const (
 type unplacedRule func(UnplacedFacts) (Verdict, bool)
 
 // unplacedRules is the specification: the first rule that applies decides.
-var unplacedRules = []unplacedRule{unplacedNot, fitsHere, turnToCome, classMistaken, offersUnknown,
-	fitsElsewhere, mayChange}
+var unplacedRules = []unplacedRule{unplacedNot, fitsHere, turnToCome, classMistaken, unpublished,
+	offersUnknown, fitsElsewhere, mayChange}
 
 // ForUnplaced decides whether a claim without a node is told that it fits on none (Remind). Inquire
 // asks for Offers.
@@ -125,7 +129,7 @@ func unplacedNot(f UnplacedFacts) (Verdict, bool) {
 }
 
 func fitsHere(f UnplacedFacts) (Verdict, bool) {
-	return Verdict{Action: Ignore}, fits(requested(f.Claim), f.Here)
+	return Verdict{Action: Ignore}, f.Unpublished == "" && fits(requested(f.Claim), f.Here)
 }
 
 // turnToCome: the order of the nodes is the same for all claims of a class, so that one of them
@@ -143,6 +147,16 @@ func classMistaken(f UnplacedFacts) (Verdict, bool) {
 	}
 	return Verdict{Action: Remind, Reason: f.Refusal.Reason, Message: f.Refusal.Message,
 		After: f.Again(OffersAgain)}, true
+}
+
+// unpublished: the scheduler takes a node that publishes nothing for a class for one without room.
+func unpublished(f UnplacedFacts) (Verdict, bool) {
+	if f.Unpublished == "" {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Remind, Reason: ReasonAPIRefused, After: f.Again(OffersAgain),
+		Message: fmt.Sprintf("the scheduler finds no room for class %s: the API server refuses "+
+			"what the nodes publish for it: %s", words.Name(f.Class.Name), f.Unpublished)}, true
 }
 
 func offersUnknown(f UnplacedFacts) (Verdict, bool) {

@@ -51,6 +51,12 @@ func TestUnplacedPrecedence(t *testing.T) {
 			f.Here, f.Refusal = 1<<30,
 				refuse(ReasonBadParameter, "")
 		}, Ignore, 0},
+		{"not in the policies' list, and it would fit here", func(f *UnplacedFacts) {
+			f.Here, f.Unpublished = 1<<30, "not listed"
+		}, Remind, OffersAgain},
+		{"not in the policies' list, before its time", func(f *UnplacedFacts) {
+			f.Age, f.Unpublished = 0, "not listed"
+		}, Wait, chosenAfter},
 		{"another node may have its pool", func(f *UnplacedFacts) {
 			f.Nodes, f.Refusal,
 				f.Offers = 2, unknownPool(""), nil
@@ -72,8 +78,15 @@ func TestUnplacedPrecedence(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			f := unplaced()
 			c.change(&f)
-			got := ForUnplaced(f)
-			if got.Action != c.want || got.After < c.after || (got.Reason == ReasonNoNodeFits) != (c.want == Remind) {
+			got, reason := ForUnplaced(f), ""
+			switch {
+			case c.want != Remind:
+			case f.Unpublished != "":
+				reason = ReasonAPIRefused
+			default:
+				reason = ReasonNoNodeFits
+			}
+			if got.Action != c.want || got.After < c.after || got.Reason != reason {
 				t.Errorf("%+v, want %s", got, c.want)
 			}
 		})

@@ -307,3 +307,47 @@ func TestRefused(t *testing.T) {
 		})
 	}
 }
+
+// A class that the policies do not list waits by itself: the others are published and follow what
+// there is, and the nodes that publish nothing are reviewed for them. It is told, tried once a
+// minute, and published when the list has it. What of it is published from before stays.
+func TestClassIsNotListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster("a", "old")
+		c.unlisted = "new"
+		n := newNode(c, "a", true, map[string]uint64{"c": 100, "new": 70, "z": 60})
+		runFor(t, n, time.Minute, func() {
+			want := map[string]int64{"c/a": 100, "z/a": 60, "c/": Unbounded, "z/": Unbounded}
+			wantSizes(t, c, want, "not listed")
+			told := n.told()
+			if told == nil || !strings.Contains(told.Error(), "of class new is not published") ||
+				!strings.HasSuffix(n.RefusedFor("new"), " is forbidden: the class is not listed") ||
+				strings.Contains(n.RefusedFor("new"), "hostpath-") || n.RefusedFor("c") != "" {
+				t.Errorf("told %v", told)
+			}
+			before := c.sent()
+			n.want("c", 200)
+			time.Sleep(time.Hour)
+			if sent := c.sent() - before; sent > 60+80 {
+				t.Errorf("%d requests in an hour", sent)
+			}
+			c.change(func() { c.unlisted = "" })
+			time.Sleep(refusedWait + reviewEvery*2)
+			wantSizes(t, c, map[string]int64{"c/a": 200, "z/a": 60, "new/a": 70,
+				"c/": Unbounded, "z/": Unbounded, "new/": Unbounded}, "listed")
+			if err := n.told(); err != nil || n.RefusedFor("new") != "" {
+				t.Errorf("listed: told %v", err)
+			}
+			c.change(func() { c.unlisted = "c" })
+			n.set("new", 0, false)
+			n.want("c", 300)
+			time.Sleep(10 * time.Second)
+			if got := c.sizes(); got["c/a"] != 300 { // sizes are written whatever the list has
+				t.Errorf("no longer listed: %v", got)
+			}
+			if _, there := c.sizes()["new/a"]; there || n.RefusedFor("new") != "" {
+				t.Error("a class that went is published, or told")
+			}
+		})
+	})
+}

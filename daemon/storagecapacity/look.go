@@ -80,9 +80,13 @@ func (p *Publisher) reviewNow(ctx context.Context, d Driver) error {
 	return err
 }
 
-// classNames are the classes in the order in which they are compared.
+// classNames are the classes in the order in which they are compared, without those that are
+// refused.
 func (p *Publisher) classNames() []string {
-	return slices.Compact(slices.Sorted(slices.Values(p.Classes())))
+	names := slices.DeleteFunc(p.Classes(), func(class string) bool {
+		return p.RefusedFor(class) != ""
+	})
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 // fresh reports whether the last review that is known counts for what is published now. A clock

@@ -35,6 +35,7 @@ type Publisher struct {
 	changed chan struct{}
 	mended  chan struct{}
 	urgent  atomic.Bool
+	refused refusals
 	nodes   atomic.Int64 // that publish something, as the driver said when it was read last; 0: nothing is compared
 
 	// Of the goroutine of Run alone.
@@ -52,7 +53,8 @@ type Publisher struct {
 
 // New makes a Publisher; nothing happens before Run.
 func New(o Options) *Publisher {
-	p := &Publisher{Options: o, changed: make(chan struct{}, 1), mended: make(chan struct{}, 1)}
+	p := &Publisher{Options: o, changed: make(chan struct{}, 1), mended: make(chan struct{}, 1),
+		refused: refusals{classes: map[string]refusal{}}}
 	p.API = paid{o.API, &p.budget}
 	return p
 }
@@ -104,13 +106,14 @@ func (p *Publisher) Run(ctx context.Context) {
 		case err != nil:
 			wait = p.failed(err)
 		default:
-			p.Requested(nil)
+			p.Requested(p.firstRefused())
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-p.wake(err):
 		case <-p.mended:
+			p.retryRefused()
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -181,8 +184,10 @@ func (p *Publisher) readAgain(ctx context.Context) error {
 // that.
 func (p *Publisher) sync(ctx context.Context, wanted []Object) (time.Duration, error) {
 	for p.published != nil {
-		due, now := stepsTo(p.published, wanted), time.Now()
-		early := min(p.holdBack(&due, now), p.addReview(&due, wanted, now))
+		now := time.Now()
+		wanted, refused := p.tryable(wanted, now)
+		due := stepsTo(p.published, wanted)
+		early := min(refused, p.holdBack(&due, now), p.addReview(&due, wanted, now))
 		next, found := due.after(p.last)
 		if !found {
 			return early, nil
@@ -190,7 +195,7 @@ func (p *Publisher) sync(ctx context.Context, wanted []Object) (time.Duration, e
 		if wait := p.budget.wait(now); wait > 0 {
 			return wait, nil
 		}
-		if err := p.do(ctx, next, *due[next]); err != nil {
+		if err := p.write(ctx, next, *due[next]); err != nil {
 			return 0, err
 		}
 		p.last = next

@@ -26,7 +26,8 @@ type cluster struct {
 	nodes    map[string]string
 	requests int
 	away     bool
-	refuses  bool // all rights are missing
+	refuses  bool   // all rights are missing
+	unlisted string // the class whose objects a policy refuses
 	version  int
 	enabled  func(objects map[string]Object) // called when the scheduler begins to compare
 	deleting func()                          // called before each deletion
@@ -62,6 +63,10 @@ func (c *cluster) Capacities(_ context.Context, node string) (all []Object, err 
 func (c *cluster) CreateCapacity(_ context.Context, o Object) error {
 	end, err := c.begin()
 	defer end()
+	if err == nil && o.Class == c.unlisted {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "capacities"}, o.Name,
+			errors.New("the class is not listed"))
+	}
 	if err == nil {
 		c.objects[o.Name] = o
 	}

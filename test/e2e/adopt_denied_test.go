@@ -11,18 +11,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// denies makes a policy of the cluster about volumes.
-func (w *environment) denies(operation admissionv1.OperationType, unless, message string) {
+// denies makes a policy of the cluster about volumes, and returns what takes it away.
+func (w *environment) denies(operation admissionv1.OperationType, unless, message string) func() {
+	w.Helper()
+	return w.deniesOf("", "persistentvolumes", operation, unless, message)
+}
+
+// deniesOf is the same about another resource.
+func (w *environment) deniesOf(group, resource string, operation admissionv1.OperationType,
+	unless, message string) (end func()) {
 	w.Helper()
 	policies, name, fail := w.Client().AdmissionregistrationV1(),
-		w.Namespace+"-"+strings.ToLower(string(operation)), admissionv1.Fail
+		w.Namespace+"-"+resource+"-"+strings.ToLower(string(operation)), admissionv1.Fail
+	rule := admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"},
+		Resources: []string{resource}}
 	_, err := policies.ValidatingAdmissionPolicies().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &fail,
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: []admissionv1.OperationType{operation},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"persistentvolumes"}},
+				Rule:       rule,
 			}}}},
 			Validations: []admissionv1.Validation{{Expression: unless, Message: message}},
 		},
@@ -33,10 +42,12 @@ func (w *environment) denies(operation admissionv1.OperationType, unless, messag
 		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 	}, metav1.CreateOptions{})
 	w.Must(err)
-	w.Cleanup(func() {
+	end = func() {
 		_ = policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
 		_ = policies.ValidatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{})
-	})
+	}
+	w.Cleanup(end)
+	return end
 }
 
 // A policy of the cluster lets no client make hostPath volumes: the driver's object stays as it

@@ -1,0 +1,45 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// A class that was made after the policies were installed is not in their list, so that nothing is
+// published for it and the scheduler sees no node with room. Its claims are told why, in the API
+// server's words; the other classes are published as before; and when the list has it, all is well
+// without a restart.
+func TestClassThatThePoliciesDoNotList(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	h := w.newHost("a").run()
+	class, unlisted, later := w.Class("listed", wait), w.Class("unlisted", wait), ""
+	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
+	w.awaitCompared(class, h.node)
+	w.awaitPublished(unlisted, func(all map[string]int64) bool { return all[h.node] > 60 })
+	lists := w.deniesOf("storage.k8s.io", "csistoragecapacities", admissionv1.Create,
+		fmt.Sprintf("!object.storageClassName.endsWith('later') || object.metadata.namespace != %q",
+			"hostpath-provisioner"), "the class is not in the list")
+	w.Eventually("the policy is at work, and a class that it does not list is told", func() bool {
+		later = w.Class(fmt.Sprintf("c%d-later", len(later)), wait)
+		status, _ := h.Call("status")
+		return strings.Contains(status, "the class is not in the list")
+	})
+	claim := w.claim("data", later, "1Mi")
+	w.pod("user", []string{h.node}, "data")
+	event, err := w.WaitEvent(w.unhurried(), claim, "APIRefused")
+	w.Must(err)
+	for _, part := range []string{later, "the class is not in the list", "finds no room"} {
+		if !strings.Contains(event.Message, part) {
+			t.Errorf("the claim is told %q, without %q", event.Message, part)
+		}
+	}
+	w.claim("other", class, "1Mi")
+	w.pod("another", []string{h.node}, "other")
+	w.Bound("other")
+	lists()
+	w.Bound("data")
+}
