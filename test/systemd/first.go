@@ -57,12 +57,17 @@ func (e *environment) readme() (directory string) {
 	e.block(1, "README.md", install, "make packages\nrpm -U .build/", "rpm -U --nodeps /shared/")
 	e.put("/etc/hostpath-provisioner/config.toml", e.text("README.md", install, "toml"))
 	e.block(2, "README.md", install)
-	e.block(3, "README.md", install, "UUID=0a1b2c3d-1111-2222-3333-444455556666 /srv/fast ext4 defaults,nofail", onFile)
+	checked := e.block(3, "README.md", install,
+		"UUID=0a1b2c3d-1111-2222-3333-444455556666 /srv/fast ext4 defaults,nofail", onFile)
+	e.sample(checked, "README.md", install, 0)
 	e.block(4, "README.md", install)
 	e.kubeconfig()
-	e.says(e.block(6, "README.md", install), "1 of 1 pool open on node "+node)
+	e.sample(e.block(6, "README.md", install), "README.md", install, 1)
 	e.put("/first.yaml", e.text("README.md", "First claim", "yaml"))
-	e.says(e.docs("README.md", "First claim", describe, "kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=1m pvc/data; "+describe), "default/data")
+	const bound = "kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=1m pvc/data; "
+	volumes := e.docs("README.md", "First claim", describe, bound+describe,
+		"provisioner volumes", "provisioner volumes | grep -e CLAIM -e default/data")
+	e.sample(volumes, "README.md", "First claim", 0)
 	return e.bound("data")
 }
 
