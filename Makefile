@@ -84,6 +84,27 @@ trials: build $(BUILD)/controlplane ## what tries the product hard, in short for
 		$(GO) run $(GOFLAGS) ./test/$$t -short || failed="$$failed $$t"; done; \
 		[ -z "$$failed" ] || { echo "trials failed:$$failed"; exit 1; }
 
+# The detector sees what a run happens to do. Two tests measure memory, of which it takes much.
+RACED     = CGO_ENABLED=1 $(GO)
+UNTRACED := TestHalfSentRequestsAreCheap|TestMemoryOfPendingClaims
+TRACED    = HOSTPATH_PROVISIONER=$(abspath $(BUILD)/race) GORACE=halt_on_error=1
+.PHONY: race race-packages race-e2e race-trials $(BUILD)/race
+race: race-packages race-e2e race-trials ## the race detector: every package, then e2e and the trials against a daemon that has it
+
+race-packages:
+	@sh test/deps.sh gcc
+	@$(RACED) test $(GOFLAGS) -race -count=1 -timeout 40m -skip '$(UNTRACED)' $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./cmd/... ./daemon/... ./hostcheck/... ./selinux/... ./systemd/...)
+
+$(BUILD)/race: # the daemon
+	@sh test/deps.sh gcc
+	@$(RACED) build $(GOFLAGS) -race -tags '$(TAGS)' -o $@ ./cmd/hostpath-provisioner
+
+race-e2e: build $(BUILD)/race $(BUILD)/controlplane $(BUILD)/kubectl
+	@$(TRACED) $(GO) test $(GOFLAGS) -count=1 -timeout 60m -parallel 6 -skip '$(UNTRACED)' ./test/e2e ./test/everynode
+
+race-trials: $(BUILD)/race
+	@$(TRACED) $(MAKE) --no-print-directory trials
+
 test-csi: sanity test-snapshots ## the CSI driver: csi-sanity, the node service, snapshots on xfs and btrfs
 	@$(GO) test $(GOFLAGS) -count=1 ./daemon/csi/...
 

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Installs what tests and the demonstration need, where it is missing. Debian and Fedora families.
+# deps.sh [TOOL...] installs what tests and the demonstration need, and these tools, where it is missing. Debian and
+# Fedora families.
 set -eu
 
 need=
-for tool in mkfs.ext4 mkfs.xfs mkfs.btrfs mount losetup lsattr systemd-analyze man; do
+for tool in mkfs.ext4 mkfs.xfs mkfs.btrfs mount losetup lsattr systemd-analyze man "$@"; do
 	command -v "$tool" >/dev/null 2>&1 || need="$need $tool"
 done
 [ -n "$need" ] || exit 0
@@ -16,9 +17,9 @@ fi
 if command -v apt-get >/dev/null; then
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq
-	apt-get install -y -qq --no-install-recommends e2fsprogs xfsprogs btrfs-progs mount util-linux systemd man-db >/dev/null
+	apt-get install -y -qq --no-install-recommends e2fsprogs xfsprogs btrfs-progs mount util-linux systemd man-db "$@" >/dev/null
 elif command -v dnf >/dev/null; then
-	dnf install -y -q e2fsprogs xfsprogs btrfs-progs util-linux systemd man-db
+	dnf install -y -q e2fsprogs xfsprogs btrfs-progs util-linux systemd man-db "$@"
 else
 	echo "deps: neither apt-get nor dnf is here; install:$need" >&2
 	exit 1

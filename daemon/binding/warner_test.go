@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 // cluster has pods and claims, and keeps what it was asked and what was reported.
 type cluster struct {
+	mu     sync.Mutex // of the pods
 	pods   []*corev1.Pod
 	claims map[string]*corev1.PersistentVolumeClaim
 	err    error
@@ -35,6 +37,8 @@ type cluster struct {
 }
 
 func (c *cluster) EachPod(_ context.Context, namespace, _ string, visit func(*corev1.Pod)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.lists = append(c.lists, namespace)
 	for _, pod := range c.pods {
 		visit(pod)
@@ -146,10 +150,13 @@ func TestPodThatComesLater(t *testing.T) {
 		stop := running(t, w)
 		w.Provisioned(c.claims["named"])
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(c.events) > 0 {
 			t.Errorf("events %q, without a pod", c.events)
 		}
+		c.mu.Lock()
 		c.pods = late
+		c.mu.Unlock()
 		time.Sleep(10 * time.Minute)
 		stop()
 		if len(c.events) != 1 || c.reads != 4 { // of the two pods with two claims

@@ -24,13 +24,40 @@ type server struct {
 	missed int
 	nodes  int
 	during func() // is called in an audit
-	did    strings.Builder
+	did    journal
+}
+
+// journal is what was done. It can be written concurrently.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) note(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	fmt.Fprintf(&j.text, " "+format, args...)
+}
+
+// take returns what was done since it was called last.
+func (j *journal) take() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer j.text.Reset()
+	return strings.TrimSpace(j.text.String())
+}
+
+// change changes the server while it is asked.
+func (s *server) change(do func(*server)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do(s)
 }
 
 func (s *server) HasClaimPolicy(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fmt.Fprint(&s.did, " look")
+	s.did.note("look")
 	if s.hangs {
 		<-ctx.Done()
 	}
@@ -48,7 +75,7 @@ func (s *server) WatchClaimIndex(ctx context.Context, seen func(string)) {
 func (s *server) AuditClaims(context.Context, Selection) (bool, int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fmt.Fprint(&s.did, " audit")
+	s.did.note("audit")
 	if s.during != nil {
 		s.during()
 	}
@@ -58,24 +85,27 @@ func (s *server) AuditClaims(context.Context, Selection) (bool, int, error) {
 func (s *server) TryClaimPolicy(context.Context) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fmt.Fprint(&s.did, " try")
+	s.did.note("try")
 	return s.whole, s.down
 }
 
-func (s *server) NodeCount(context.Context) (int, error) { return s.nodes, nil }
+func (s *server) NodeCount(context.Context) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nodes, nil
+}
 
 // following runs a Follower, and returns what it did since it was asked last.
 func following(t *testing.T, s *server, whole string) (did func() string) {
 	f := Follower{API: s, Self: plan.Self{Provisioner: "ours", Node: "node-a"}, Whole: whole}
 	f.Seen = func() {}
-	f.Keep = func(identity string) { fmt.Fprintf(&s.did, " keep(%s)", identity) }
-	f.Use = func(index bool) { fmt.Fprintf(&s.did, " use(%t)", index) }
+	f.Keep = func(identity string) { s.did.note("keep(%s)", identity) }
+	f.Use = func(index bool) { s.did.note("use(%t)", index) }
 	f.Told = func(bool, int, error) {}
 	go f.Run(t.Context())
 	return func() string {
 		synctest.Wait()
-		defer s.did.Reset()
-		return strings.TrimSpace(s.did.String())
+		return s.did.take()
 	}
 }
 
@@ -129,7 +159,7 @@ func TestFollower(t *testing.T) {
 				did := following(t, c.start, c.whole)
 				for i, step := range c.steps {
 					if step.change != nil {
-						step.change(c.start)
+						c.start.change(step.change)
 					}
 					time.Sleep(step.wait)
 					if got := did(); got != step.want {

@@ -81,6 +81,7 @@ func TestReadsOfKeptVolumesAreShared(t *testing.T) {
 		began := time.Now()
 		go ask()
 		time.Sleep(time.Millisecond)
+		synctest.Wait()
 		server.volume = keptFor("c")
 		for range 50 {
 			go ask()

@@ -14,7 +14,7 @@ import (
 func TestPauseOfOneThatDoesNotRead(t *testing.T) {
 	p := newPaused(t)
 	p.pod("u-1", "sleep infinity")
-	p.cfg.Pools[0].PauseLimit = time.Second
+	p.limit(time.Second)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	p.must(err)
 	defer unix.Close(pair[0])

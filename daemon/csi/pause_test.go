@@ -65,6 +65,15 @@ func (p *paused) servePauses() {
 	p.Cleanup(func() { cancel(); socket.Close() })
 }
 
+// limit starts the service again with another limit of a pause.
+func (p *paused) limit(d time.Duration) {
+	p.Helper()
+	p.cancel()
+	p.must(receive(p.T, p.ended))
+	p.cfg.Pools[0].PauseLimit = d
+	p.servePauses()
+}
+
 // pod has the volume mounted for a pod, and a process of the pod run a script in it.
 func (p *paused) pod(uid, script string) {
 	p.Helper()
@@ -156,15 +165,14 @@ func TestPauseEnds(t *testing.T) {
 	p.drop()
 	p.goesOn("u-1")
 
-	p.cfg.Pools[0].PauseLimit = time.Second // it may be over before a look at the pod
+	p.limit(time.Second) // it may be over before a look at the pod
 	ctx, one, err := p.client.Begin(p.soon(), "fast", "pvc-1")
 	p.must(err)
 	<-ctx.Done()
 	if _, err := one.End(); err == nil || !strings.Contains(err.Error(), "pause_limit") || p.frozen("u-1") {
 		t.Errorf("%v, frozen %t", err, p.frozen("u-1"))
 	}
-	p.cfg.Pools[0].PauseLimit = 20 * time.Second
-	p.noRest()
+	p.limit(20 * time.Second)
 
 	ctx, one = begin()
 	p.cancel()

@@ -252,7 +252,8 @@ func TestNobodyServes(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	env.client.Grace = time.Minute
-	go func() { late <- env.client.Under(pool, wait) }()
+	client := env.client
+	go func() { late <- client.Under(pool, wait) }()
 	env.listen()
 	env.start()
 	if b := <-late; !b.Immutable || b.Trouble != "" {
@@ -270,8 +271,8 @@ func TestDroppedRequest(t *testing.T) {
 	env := &environment{t: t, dir: hosttest.Dir(t)}
 	env.listen()
 	env.points(pool)
-	said := make(chan hostcheck.Bare, 1)
-	go func() { said <- env.client.Under(pool, wait) }()
+	said, client := make(chan hostcheck.Bare, 1), env.client
+	go func() { said <- client.Under(pool, wait) }()
 	fds := []unix.PollFd{{Fd: int32(env.held.Fd()), Events: unix.POLLIN}}
 	for n, err := 0, error(unix.EINTR); n == 0; {
 		if n, err = unix.Poll(fds, 60_000); err != nil && !errors.Is(err, unix.EINTR) {

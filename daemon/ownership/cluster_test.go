@@ -26,10 +26,17 @@ type api struct {
 	claim    *corev1.PersistentVolumeClaim
 	volume   *corev1.PersistentVolume
 	err      error
+	until    time.Time // no ID before that; zero: err is of all times
 	requests int
 }
 
-func (a *api) ClusterID(context.Context) (string, error) { a.requests++; return a.id, a.err }
+func (a *api) ClusterID(context.Context) (string, error) {
+	a.requests++
+	if !a.until.IsZero() && time.Now().Before(a.until) {
+		return "", errors.New("connection refused")
+	}
+	return a.id, a.err
+}
 
 func (a *api) GetVolume(context.Context, string) (*corev1.PersistentVolume, error) {
 	a.requests++
@@ -60,14 +67,13 @@ func volumeOf(uid types.UID) *corev1.PersistentVolume {
 // The API server is asked until it responds, and no longer than the context.
 func TestIdentify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &api{id: "c", err: errors.New("connection refused")}
+		a := &api{id: "c", until: time.Now().Add(time.Minute)}
 		c := newCluster(a)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second+time.Millisecond)
 		defer cancel()
 		if c.Identify(ctx) || c.Identified() || c.ID() != "" || a.requests != 4 {
 			t.Errorf("identified as %q after %d requests without a response", c.ID(), a.requests)
 		}
-		time.AfterFunc(time.Minute, func() { a.err = nil })
 		if !c.Identify(t.Context()) || !c.Identified() || c.ID() != "c" {
 			t.Errorf("not identified: %q", c.ID())
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +56,7 @@ type environment struct {
 	storage   *storage
 	noNode    bool
 	boot      string // that the Node says
-	looks     int
+	looks     atomic.Int64
 	clusterOf *Cluster
 	watched   []*corev1.PersistentVolume
 }
@@ -77,7 +78,7 @@ func newEnvironment(scope string, a *api, s *storage) *environment {
 		Host: Host{BootID: "here"}, Reported: func() Host { return Host{BootID: e.boot} }, BoundNode: func() string { return "" },
 		Objects: func() []*corev1.PersistentVolume { return e.watched },
 		Cluster: e.clusterOf, Disk: disk.New(disk.Options{Name: "fast", Storage: s, Look: func() {}, Slow: time.Hour}),
-		Deadline: time.Minute, Look: func() { e.looks++ }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Deadline: time.Minute, Look: func() { e.looks.Add(1) }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	return e
 }
@@ -222,13 +223,14 @@ func TestCensusThatTakesLong(t *testing.T) {
 				t.Errorf("after %s: %q", took, reasons)
 			}
 		}
-		if e.looks > 0 || e.storage.reads != 1 {
-			t.Errorf("read %d times, probed %d times before the census ended", e.storage.reads, e.looks)
+		synctest.Wait()
+		if e.looks.Load() > 0 || e.storage.reads != 1 {
+			t.Errorf("read %d times, probed %d times before the census ended", e.storage.reads, e.looks.Load())
 		}
 		close(e.storage.hang)
 		synctest.Wait()
-		if e.looks != 1 {
-			t.Errorf("probed %d times after the census, want once", e.looks)
+		if e.looks.Load() != 1 {
+			t.Errorf("probed %d times after the census, want once", e.looks.Load())
 		}
 		if _, reasons := e.check(t.Context(), hostcheck.Marker{}); reasons != "" || e.storage.reads != 1 {
 			t.Errorf("after the census: %q, read %d times", reasons, e.storage.reads)
@@ -281,8 +283,8 @@ func TestCount(t *testing.T) {
 			looks = 1
 		}
 		for range 2 { // the second time it is known
-			if got := e.Count(c.records, complete); got != c.closes || e.looks != looks {
-				t.Errorf("%s: closes the pool: %t, probed %d times", name, got, e.looks)
+			if got := e.Count(c.records, complete); got != c.closes || int(e.looks.Load()) != looks {
+				t.Errorf("%s: closes the pool: %t, probed %d times", name, got, e.looks.Load())
 			}
 		}
 		if _, reasons := e.check(t.Context(), complete); reasons != c.reasons || e.storage.reads > 0 {
