@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -190,6 +191,30 @@ func TestTokenFileIsFollowed(t *testing.T) {
 		t.Errorf("an empty token: %v", err)
 	}
 	known()
+}
+
+// However soon after the last look at its file it is written, a token is in use within five seconds.
+func TestNewTokenIsInUseSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		file := filepath.Join(t.TempDir(), "token")
+		write(t, file, "token-0")
+		user := &clientcmdapi.AuthInfo{TokenFile: file}
+		c, err := New(Options{Kubeconfig: credentials(t, "https://127.0.0.1:1", user)})
+		must(t, err)
+		reloads, ended := make(chan error, 10), make(chan struct{})
+		go func() { c.FollowKubeconfig(ctx, func(err error) { reloads <- err }); close(ended) }()
+		defer func() { cancel(); <-ended }()
+		for i := range 50 {
+			time.Sleep(time.Duration(i) * 97 * time.Millisecond)
+			began := time.Now()
+			write(t, file, fmt.Sprint("token-", i+1))
+			must(t, <-reloads)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("token %d was in use after %s", i+1, took)
+			}
+		}
+	})
 }
 
 // A credential that the server refuses is told once, whatever resource had the refusal, and that it

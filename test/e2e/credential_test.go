@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -122,8 +123,10 @@ func TestNodeMadeAgain(t *testing.T) {
 		return apierrors.IsUnauthorized(err)
 	})
 	w.claim("data", w.Class("c", immediate), "8Mi")
+	began := time.Now()
 	bind()
 	w.Bound("data")
+	t.Logf("bound %s after the new token was written", time.Since(began).Round(time.Millisecond))
 	for line := range strings.Lines(h.Log()) {
 		if strings.Contains(line, "APIRefused") && (strings.Contains(line, "nauthorized") || strings.Contains(line, "credentials")) {
 			t.Error("another part reports the refusal: " + line)
