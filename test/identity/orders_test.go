@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -323,23 +324,32 @@ func (o *orders) documents(flags ...string) []string {
 	return strings.Split(string(out), "---\n")[1:]
 }
 
-// ofKinds is the order in which Helm makes objects: known kinds in the order of its list, others
-// after them (InstallOrder).
-func ofKinds(documents []string, kinds ...string) []string {
+// helm puts objects in the order in which Helm makes or removes them, as its own sorting of these
+// very objects has it (TestOrder (test/upstream/charts)).
+func (o *orders) helm(documents []string, does string) []string {
+	o.Helper()
+	text, err := os.ReadFile("testdata/helm-" + does)
+	o.must(err)
+	return o.ofKinds(documents, strings.Fields(string(text))...)
+}
+
+// ofKinds sorts objects by their kinds, of which each is named, or only one: then the others stay
+// behind it.
+func (o *orders) ofKinds(documents []string, kinds ...string) []string {
+	o.Helper()
 	place := func(d string) int {
 		at := slices.IndexFunc(kinds, func(kind string) bool {
-			return strings.Contains(d,
-				"\nkind: "+kind+"\n")
+			return strings.Contains(d, "\nkind: "+kind+"\n")
 		})
+		if at < 0 && len(kinds) > 1 {
+			o.Fatalf("of which kind is\n%s", d)
+		}
 		return (at + len(kinds) + 1) % (len(kinds) + 1) // -1 comes last
 	}
 	sorted := slices.Clone(documents)
 	slices.SortStableFunc(sorted, func(a, b string) int { return place(a) - place(b) })
 	return sorted
 }
-
-var helmKinds = []string{"Namespace", "ServiceAccount", "Secret", "ConfigMap", "StorageClass",
-	"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
 
 func backwards(documents []string) []string {
 	other := slices.Clone(documents)
@@ -374,12 +384,12 @@ func TestOrders(t *testing.T) {
 	o.removed("--delete", gone)
 	o.installed("an installation after --delete", all)
 	o.removed("kubectl delete -k", all)
-	o.installed("helm install", ofKinds(all, helmKinds...))
-	o.installed("helm upgrade", ofKinds(o.documents(append([]string{"--pool-path", "/srv/more"},
-		lists...)...), helmKinds...))
-	o.removed("helm uninstall", ofKinds(all, backwards(helmKinds)...))
+	o.installed("helm install", o.helm(all, "install"))
+	o.installed("helm upgrade", o.helm(o.documents(append([]string{"--pool-path", "/srv/more"},
+		lists...)...), "install"))
+	o.removed("helm uninstall", o.helm(all, "uninstall"))
 	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-	all = ofKinds(all, "Namespace")
+	all = o.ofKinds(all, "Namespace")
 	o.installed("an installation in any order", all)
 	o.removed("a removal in any order", backwards(all))
 }

@@ -11,12 +11,14 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/releaseutil"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging/charts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
 )
 
 // cases are values of the chart, and the options that mean the same.
@@ -169,5 +171,28 @@ func same(t *testing.T, got, want map[string]string) {
 		if got[key] != want[key] {
 			t.Errorf("%s: got\n%s\nwant\n%s", key, got[key], want[key])
 		}
+	}
+}
+
+// TestOrder: the orders that test/identity plays on a real API server are Helm's own.
+func TestOrder(t *testing.T) {
+	o := complete(cases["confined in all ways"].options)
+	o.ClaimIndex = true
+	files := map[string]string{"all.yaml": packaging.Manifests(o)}
+	for name, order := range map[string]releaseutil.KindSortOrder{
+		"install": releaseutil.InstallOrder, "uninstall": releaseutil.UninstallOrder,
+	} {
+		_, sorted, err := releaseutil.SortManifests(files, nil, order)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kinds []string
+		for _, m := range sorted {
+			if m.Head.Kind != "" { // the comment at the beginning
+				kinds = append(kinds, m.Head.Kind)
+			}
+		}
+		goldenfile.Compare(t, "../../identity/testdata/helm-"+name,
+			strings.Join(slices.Compact(kinds), "\n")+"\n")
 	}
 }
