@@ -150,6 +150,7 @@ func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool conf
 		Store: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
 		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun, Served: cfg.CSIDrivers,
 		Driver: a.driver, Kubelet: kubeletDirectory,
+		Say: func(text string) { fmt.Fprintln(p.stderr, text) },
 	}, nil
 }
 

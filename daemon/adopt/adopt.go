@@ -76,6 +76,7 @@ type Options struct {
 	Driver    string   // FromCSI: the CSI driver's name
 	Kubelet   string   // FromCSI: kubelet's directory, where drivers have their sockets
 	DryRun    bool
+	Say       func(text string) // why nothing happens for a while; nil: nobody is told
 }
 
 // Row is what became of one volume, or would.
@@ -279,41 +280,6 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 		s.lookForPrograms(ctx)
 	}
 	return s, err
-}
-
-// lookForPrograms looks for other provisioners that run. Without the right to list pods that is not
-// known.
-func (s *survey) lookForPrograms(ctx context.Context) {
-	provisioners := map[string]bool{}
-	if s.Driver != "" {
-		provisioners[s.Driver] = true
-		s.lookForDriver(ctx)
-	}
-	for _, v := range s.volumes {
-		provisioners[v.Annotations[plan.ProvisionedBy]] = true
-	}
-	err := s.API.EachPod(ctx, "", "status.phase!=Succeeded,status.phase!=Failed", func(pod *corev1.Pod) {
-		for by := range provisioners {
-			if shown := rules.Runs(pod, by); shown != "" && s.running[by] == "" {
-				s.running[by] = shown
-			}
-		}
-	})
-	if err != nil {
-		s.notKnown = err.Error() // the driver's registration does not tell of its provisioner
-	}
-	if s.Driver != "" {
-		return
-	}
-	// A lock shows a program that runs outside of the cluster. The daemon's own kubeconfig may not
-	// look at other namespaces' locks: then the pods have to do.
-	for by := range provisioners {
-		_ = s.API.EachLock(ctx, rules.LeaderLock(by), func(l *coordinationv1.Lease) {
-			if shown := rules.Leads(l, time.Now()); shown != "" && s.running[by] == "" {
-				s.running[by] = shown
-			}
-		})
-	}
 }
 
 // known is what can be said of a volume without the disk.

@@ -47,6 +47,7 @@ type cluster struct {
 
 	claims  map[string]*corev1.PersistentVolumeClaim // by name
 	inPods  []*corev1.Pod
+	lock    func() *coordinationv1.Lease // a leader's; nil: locks may not be read
 	drivers []string
 	unread  error        // why drivers cannot be read
 	refuses error        // why no new object is taken
@@ -134,8 +135,14 @@ func (c *cluster) EachPod(_ context.Context, _, _ string, visit func(*corev1.Pod
 	return c.pods
 }
 
-func (c *cluster) EachLock(context.Context, string, func(*coordinationv1.Lease)) error {
-	return errors.New("leases is forbidden")
+func (c *cluster) EachLock(_ context.Context, name string, visit func(*coordinationv1.Lease)) error {
+	if c.lock == nil {
+		return errors.New("leases is forbidden")
+	}
+	if l := c.lock(); l.Name == name {
+		visit(l)
+	}
+	return nil
 }
 
 func (c *cluster) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,11 +197,17 @@ func TestPurgeFails(t *testing.T) {
 // awayFor is an API without objects, that responds again after so many requests for volumes.
 type awayFor struct {
 	api
-	left int
+	left atomic.Int64
+}
+
+func awayForSome(requests int64) *awayFor {
+	a := &awayFor{}
+	a.left.Store(requests)
+	return a
 }
 
 func (a *awayFor) GetVolume(context.Context, string) (*corev1.PersistentVolume, error) {
-	if a.left--; a.left >= 0 {
+	if a.left.Add(-1) >= 0 {
 		return nil, errAway
 	}
 	return a.volume, nil
@@ -213,18 +220,18 @@ func TestLetGoIsFinishedAtTheEnd(t *testing.T) {
 	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-a"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
 	for name, c := range map[string]struct {
 		letGo, want bool
-		api         awayFor
+		api         *awayFor
 		longest     time.Duration
 	}{
-		"the object is gone":                {letGo: true, want: true},
-		"the API is away for some tries":    {letGo: true, want: true, api: awayFor{left: 5}, longest: time.Second},
-		"the API is away":                   {letGo: true, api: awayFor{left: 1e6}, longest: grace},
-		"the object is there, and stays":    {letGo: true, api: awayFor{api: api{volume: bound}}},
-		"another process let the object go": {},
+		"the object is gone":                {letGo: true, want: true, api: awayForSome(0)},
+		"the API is away for some tries":    {letGo: true, want: true, api: awayForSome(5), longest: time.Second},
+		"the API is away":                   {letGo: true, api: awayForSome(1e6), longest: grace},
+		"the object is there, and stays":    {letGo: true, api: &awayFor{api: api{volume: bound}}},
+		"another process let the object go": {api: awayForSome(0)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctl, _, disk := flappingClaim(t, &audience{})
-			ctl.API = &c.api
+			ctl.API = c.api
 			ctl.look(t.Context(), ctl.workers["fast"])
 			disk.records = []record.Record{{PV: "pvc-a", ClaimUID: "u", Directory: "pvc-a", Place: record.InTrash}}
 			if c.letGo {

@@ -143,7 +143,7 @@ func TestInformerSurvivesHalfAResponse(t *testing.T) {
 		if halves++; !isWatch(r) || halves > 4 {
 			return nil, nil
 		}
-		response, err := w.next.RoundTrip(r)
+		response, err := (*w.next.Load()).RoundTrip(r)
 		if err == nil {
 			response.Body = struct {
 				io.Reader

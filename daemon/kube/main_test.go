@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func newClient(t *testing.T, o Options) (*Client, *wire) {
 		o.Node = "node-a"
 	}
 	w := &wire{}
-	o.wrap = func(next http.RoundTripper) http.RoundTripper { w.next = next; return w }
+	o.wrap = func(next http.RoundTripper) http.RoundTripper { w.next.Store(&next); return w }
 	c, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func newClient(t *testing.T, o Options) (*Client, *wire) {
 
 // wire records each request, and may respond in place of the server or change the request.
 type wire struct {
-	next http.RoundTripper
+	next atomic.Pointer[http.RoundTripper] // that of the kubeconfig used last
 	mu   sync.Mutex
 	log  []string
 	// respond may be nil. It returns nil, nil for a request that is to go through.
@@ -109,7 +110,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 			return response, err
 		}
 	}
-	return w.next.RoundTrip(r)
+	return (*w.next.Load()).RoundTrip(r)
 }
 
 func (w *wire) intercept(f func(*http.Request) (*http.Response, error)) {

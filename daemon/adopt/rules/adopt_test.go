@@ -373,30 +373,34 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// Whether somebody leads is told by the lock's changes, and no clock is asked.
 func TestLeads(t *testing.T) {
-	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	lease := func(holder string, age time.Duration) *coordinationv1.Lease {
-		renewed, seconds := metav1.NewMicroTime(now.Add(-age)), int32(15)
+	lease := func(holder string, renewed int64) *coordinationv1.Lease {
+		at, seconds := metav1.NewMicroTime(time.Unix(renewed, 0)), int32(15)
 		return &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: LeaderLock(plan.Rancher)},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &seconds},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at,
+				LeaseDurationSeconds: &seconds},
 		}
 	}
 	never := lease("p", 0)
 	never.Spec.RenewTime = nil
+	const leads = "p holds the leader's lock kube-system/rancher.io-local-path"
 	for name, c := range map[string]struct {
-		lease *coordinationv1.Lease
-		want  string
+		before, now *coordinationv1.Lease
+		want        string
+		lasts       time.Duration
 	}{
-		"renewed":             {lease("p", 2*time.Second), "p holds the leader's lock kube-system/rancher.io-local-path"},
-		"within a minute":     {lease("p", 74*time.Second), "p holds the leader's lock kube-system/rancher.io-local-path"},
-		"from a clock ahead":  {lease("p", -time.Hour), "p holds the leader's lock kube-system/rancher.io-local-path"},
-		"long ago":            {lease("p", 76*time.Second), ""},
-		"given up":            {lease("", time.Second), ""},
-		"that was never held": {never, ""},
+		"seen once":           {nil, lease("p", 1<<40), "", 15 * time.Second},
+		"not renewed":         {lease("p", 1<<40), lease("p", 1<<40), "", 15 * time.Second},
+		"renewed":             {lease("p", 1), lease("p", 3), leads, 15 * time.Second},
+		"renewed, clock back": {lease("p", 3), lease("p", 1), leads, 15 * time.Second},
+		"taken over":          {lease("q", 1), lease("p", 1), leads, 15 * time.Second},
+		"given up":            {lease("p", 1), lease("", 3), "", 0},
+		"that was never held": {lease("p", 1), never, "", 0},
 	} {
-		if got := Leads(c.lease, now); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+		if got := Leads(c.before, c.now); got != c.want || Lasts(c.now) != c.lasts {
+			t.Errorf("%s: %q, want %q; lasts %s", name, got, c.want, Lasts(c.now))
 		}
 	}
 }

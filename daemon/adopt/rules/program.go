@@ -43,20 +43,27 @@ func speaksOf(c corev1.Container, provisioner string) bool {
 	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Value == provisioner })
 }
 
-// Leads returns what shows that a leader's lock is held, "" if nothing does: it was renewed within
-// its duration and a minute, for clocks that differ.
-func Leads(l *coordinationv1.Lease, now time.Time) string {
+// Lasts is for how long a leader's lock is held without being renewed, 0 if nobody holds it: 15
+// seconds where it does not say that (client-go, tools/leaderelection).
+func Lasts(l *coordinationv1.Lease) time.Duration {
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil {
+		return 0
+	}
+	if l.Spec.LeaseDurationSeconds == nil || *l.Spec.LeaseDurationSeconds <= 0 {
+		return 15 * time.Second
+	}
+	return time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+}
+
+// Leads returns what shows that a leader's lock is held, "" if nothing does: it is another one than
+// it was before, which is nil if it was not seen before, and somebody holds it. What the clock was
+// when it was renewed does not matter.
+func Leads(before, now *coordinationv1.Lease) string {
+	if before == nil || Lasts(now) == 0 || before.Spec.RenewTime.Equal(now.Spec.RenewTime) &&
+		*before.Spec.HolderIdentity == *now.Spec.HolderIdentity {
 		return ""
 	}
-	lasts := time.Minute
-	if l.Spec.LeaseDurationSeconds != nil {
-		lasts += time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
-	}
-	if now.After(l.Spec.RenewTime.Add(lasts)) {
-		return ""
-	}
-	return fmt.Sprintf("%s holds the leader's lock %s/%s", *l.Spec.HolderIdentity, l.Namespace, l.Name)
+	return fmt.Sprintf("%s holds the leader's lock %s/%s", *now.Spec.HolderIdentity, now.Namespace, now.Name)
 }
 
 // LeaderLock is the name of the object with which the usual provisioner library elects a leader
