@@ -71,7 +71,7 @@ func (s *survey) lookForLeaders(ctx context.Context, provisioners map[string]boo
 			return
 		}
 		if len(held) > 0 && s.Say != nil {
-			s.Say(fmt.Sprintf("looking for up to %s whether somebody renews a leader's lock", lasts))
+			s.Say(fmt.Sprintf("looking for up to %s whether a leader's lock is renewed", lasts))
 			s.Say = nil
 		}
 		lasts -= lockAgain

@@ -13,8 +13,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 )
 
-// Whether another program leads is seen by its renewals, however wrong its host's clock is; a lock
-// that nobody renews keeps nothing from being adopted, and costs its duration, of which one is told.
+// Whether another program leads is seen by its renewals, however wrong its host's clock is. A lock
+// that nobody renews keeps nothing from being adopted; it costs its duration, and that is said.
 func TestLeaderByItsRenewals(t *testing.T) {
 	for name, c := range map[string]struct {
 		clock  time.Duration // the other host's clock minus ours
@@ -40,7 +40,8 @@ func TestLeaderByItsRenewals(t *testing.T) {
 				}
 				renewed := metav1.NewMicroTime(at)
 				return &coordinationv1.Lease{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: rules.LeaderLock(plan.Kubevirt)},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns",
+						Name: rules.LeaderLock(plan.Kubevirt)},
 					Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed,
 						LeaseDurationSeconds: &c.lasts},
 				}
@@ -48,7 +49,7 @@ func TestLeaderByItsRenewals(t *testing.T) {
 			row := one(t, Run, o)
 			if took := time.Since(began); row.Done != c.adopts || took > c.within ||
 				!c.adopts && !strings.Contains(row.Message, "pod-1 holds the leader's lock ns/") ||
-				!strings.Contains(said, "whether somebody renews a leader's lock") {
+				!strings.Contains(said, "whether a leader's lock is renewed") {
 				t.Errorf("%s: after %s %+v, said %q", name, took, row, said)
 			}
 		})

@@ -76,7 +76,11 @@ func TestEachLock(t *testing.T) {
 	}
 	c, _ := newClient(t, Options{})
 	var got []string
-	if err := c.EachLock(ctx, name, func(l *coordinationv1.Lease) { got = append(got, rules.Leads(l, time.Now())) }); err != nil {
+	if err := c.EachLock(ctx, name, func(l *coordinationv1.Lease) {
+		before, at := l.DeepCopy(), metav1.NewMicroTime(time.Unix(0, 0))
+		before.Spec.RenewTime = &at
+		got = append(got, rules.Leads(before, l))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"pod-1 holds the leader's lock " + namespace + "/" + name, "pod-2 holds the leader's lock " + namespace + "/" + name}

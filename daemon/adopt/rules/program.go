@@ -63,7 +63,8 @@ func Leads(before, now *coordinationv1.Lease) string {
 		*before.Spec.HolderIdentity == *now.Spec.HolderIdentity {
 		return ""
 	}
-	return fmt.Sprintf("%s holds the leader's lock %s/%s", *now.Spec.HolderIdentity, now.Namespace, now.Name)
+	holder := *now.Spec.HolderIdentity
+	return fmt.Sprintf("%s holds the leader's lock %s/%s", holder, now.Namespace, now.Name)
 }
 
 // LeaderLock is the name of the object with which the usual provisioner library elects a leader
