@@ -91,6 +91,7 @@ var clusterHints = map[string]string{
 	clustercheck.ReasonServerCertificateTime: "look at the clocks of this host and of the API server: date -u; or renew its certificate, with kubeadm: kubeadm certs renew apiserver",
 	clustercheck.ReasonServerNameDiffers:     "have server in the kubeconfig be one of these names, or have one that has: " + enrollHint,
 	clustercheck.ReasonServerWithoutTLS:      "correct server in the kubeconfig, or the load balancer there",
+	clustercheck.ReasonServerWantsTLS:        "have server in the kubeconfig begin with https",
 	clustercheck.ReasonNoCredential:          "see that the program under exec in the kubeconfig is installed, and runs as the service's user",
 	clustercheck.ReasonProxyUnreachable:      "look at proxy-url in the kubeconfig, and at HTTPS_PROXY in: systemctl show hostpath-provisioner -p Environment",
 	clustercheck.ReasonCredentialRefused:     enrollHint,

@@ -63,6 +63,8 @@ var cases = []struct {
 	{"a certificate that has expired", refused("NotValidNow"), CheckAPI, `wrong ServerCertificateTime the certificate of https://server:6443 is not valid at this host's time: no\nway`},
 	{"a certificate for another name", refused("OtherName"), CheckAPI, `wrong ServerNameDiffers the certificate of https://server:6443 is for other names: no\nway`},
 	{"no TLS", refused("NoTLS"), CheckAPI, `wrong ServerWithoutTLS what responds at https://server:6443 does not speak TLS: no\nway`},
+	{"TLS at an http address", refused("WantsTLS"), CheckAPI,
+		`wrong ServerWantsTLS https://server:6443 wants TLS, and the address begins with http: no\nway`},
 	{"a program that fails", refused("NoCredential"), CheckAPI, `wrong NoCredential the program that the kubeconfig names gave no credential for https://server:6443: no\nway`},
 	{"a proxy that is away", refused("ProxyAway"), CheckAPI, `wrong ProxyUnreachable the proxy on the way to https://server:6443 does not respond: no\nway`},
 	{"no server", refused("Unreachable"), CheckAPI, `wrong ServerUnreachable https://server:6443 does not respond: no\nway`},

@@ -21,6 +21,7 @@ var breakages = map[string][]breakage{
 		{ReasonServerCertificateTime, refused("NotValidNow")},
 		{ReasonServerNameDiffers, refused("OtherName")},
 		{ReasonServerWithoutTLS, refused("NoTLS")},
+		{ReasonServerWantsTLS, refused("WantsTLS")},
 		{ReasonNoCredential, refused("NoCredential")},
 		{ReasonProxyUnreachable, refused("ProxyAway")},
 		{ReasonCredentialRefused, refused("Unauthorized")},

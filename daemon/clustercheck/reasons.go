@@ -7,6 +7,7 @@ const (
 	ReasonServerCertificateTime = "ServerCertificateTime"
 	ReasonServerNameDiffers     = "ServerNameDiffers"
 	ReasonServerWithoutTLS      = "ServerWithoutTLS"
+	ReasonServerWantsTLS        = "ServerWantsTLS"
 	ReasonNoCredential          = "NoCredential"
 	ReasonProxyUnreachable      = "ProxyUnreachable"
 	ReasonCredentialRefused     = "CredentialRefused"

@@ -35,6 +35,7 @@ var refusals = []rule{
 	refusal("NotValidNow", ReasonServerCertificateTime, "the certificate of %s is not valid at this host's time: %s"),
 	refusal("OtherName", ReasonServerNameDiffers, "the certificate of %s is for other names: %s"),
 	refusal("NoTLS", ReasonServerWithoutTLS, "what responds at %s does not speak TLS: %s"),
+	refusal("WantsTLS", ReasonServerWantsTLS, "%s wants TLS, and the address begins with http: %s"),
 	refusal("NoCredential", ReasonNoCredential, "the program that the kubeconfig names gave no credential for %s: %s"),
 	refusal("ProxyAway", ReasonProxyUnreachable, "the proxy on the way to %s does not respond: %s"),
 	refusal("Unauthorized", ReasonCredentialRefused, "%s does not accept the credential (%s): it has ended, its Node object is gone, or it is another cluster's"),

@@ -57,10 +57,10 @@ func (c *Client) Capacities(ctx context.Context, node string) (all []storagecapa
 	}
 	for more := ""; ; {
 		page := &storagev1.CSIStorageCapacityList{}
-		err := c.storage.Get().Namespace(c.options.Namespace).Resource("csistoragecapacities").
-			VersionedParams(&metav1.ListOptions{LabelSelector: labels, Limit: pageOfCapacities, Continue: more}, c.params).
-			Timeout(callTimeout).Do(publishing(ctx)).Into(page)
-		if err != nil {
+		of := &metav1.ListOptions{LabelSelector: labels, Limit: pageOfCapacities, Continue: more}
+		request := c.storage.Get().Namespace(c.options.Namespace).
+			Resource("csistoragecapacities").VersionedParams(of, c.params).Timeout(callTimeout)
+		if err := receiveList(publishing(ctx), request, page); err != nil {
 			return nil, fmt.Errorf("list the capacities: %w", err)
 		}
 		for i := range page.Items {
@@ -218,10 +218,11 @@ func (c *Client) Hostnames(ctx context.Context) (map[string]string, error) {
 	all := map[string]string{}
 	for more := ""; ; {
 		page := &metav1.PartialObjectMetadataList{}
-		err := c.core.Get().Resource("nodes").SetHeader("Accept", metadataOnly("PartialObjectMetadataList")).
+		request := c.core.Get().Resource("nodes").
+			SetHeader("Accept", metadataOnly("PartialObjectMetadataList")).
 			VersionedParams(&metav1.ListOptions{Limit: pageOfCapacities, Continue: more}, c.params).
-			Timeout(callTimeout).Do(publishing(ctx)).Into(page)
-		if err != nil {
+			Timeout(callTimeout)
+		if err := receiveList(publishing(ctx), request, page); err != nil {
 			return nil, fmt.Errorf("list the nodes: %w", err)
 		}
 		for _, node := range page.Items {

@@ -106,10 +106,10 @@ func metadataOnly(kind string) string {
 // without spec and status, and the number of the remaining ones.
 func (c *Client) NodeCount(ctx context.Context) (int, error) {
 	page := &metav1.PartialObjectMetadataList{}
-	err := c.core.Get().Resource("nodes").
+	request := c.core.Get().Resource("nodes").
 		SetHeader("Accept", metadataOnly("PartialObjectMetadataList")).
-		VersionedParams(&metav1.ListOptions{Limit: 1}, c.params).
-		Timeout(callTimeout).Do(ctx).Into(page)
+		VersionedParams(&metav1.ListOptions{Limit: 1}, c.params).Timeout(callTimeout)
+	err := receiveList(ctx, request, page)
 	if err != nil {
 		return 0, fmt.Errorf("count the nodes: %w", err)
 	}

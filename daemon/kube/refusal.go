@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What Refusal returns.
@@ -19,11 +20,13 @@ const (
 	NotValidNow    = "NotValidNow"           // it is, and has expired or is not valid yet, by this host's clock
 	OtherName      = "OtherName"             // it is for other names than the kubeconfig's address
 	NoTLS          = "NoTLS"                 // what responds at an https address does not speak TLS
+	WantsTLS       = "WantsTLS"              // what responds at an http address wants TLS
 	NoCredential   = "NoCredential"          // the kubeconfig's program gave no credential
 	ProxyAway      = "ProxyAway"             // the proxy on the way to the server did not respond
 	Unreachable    = "Unreachable"           // no API server responded
 	fromProgram    = "getting credentials: " // client-go, plugin/pkg/client/auth/exec
 	anonymousQuote = `"system:anonymous"`
+	plainRequest   = "Client sent an HTTP request to an HTTPS server" // net/http, server.go
 )
 
 // Refusal is the kind of a request's error; "" for all other errors, and for none.
@@ -37,6 +40,8 @@ func Refusal(err error) string {
 		return Unauthorized
 	case apierrors.IsForbidden(err):
 		return Forbidden
+	case wantsTLS(err):
+		return WantsTLS
 	case fromServer(err):
 		return ""
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
@@ -59,6 +64,13 @@ func Refusal(err error) string {
 // credential.
 func Ignored(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), anonymousQuote)
+}
+
+// wantsTLS reports whether an error is Go's HTTP server's to who speaks to its TLS without it, the
+// API server's among them. It is no Status, so that client-go has its words in a cause alone.
+func wantsTLS(err error) bool {
+	cause, has := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return has && strings.Contains(cause.Message, plainRequest)
 }
 
 // fromServer reports whether an error is a response of the API server.

@@ -83,6 +83,7 @@ func TestRefusal(t *testing.T) {
 		"a certificate of another": {certified(t, "127.0.0.2", now.Add(-hour), now.Add(hour)), nil, OtherName},
 		"plain HTTP":               {&clientcmdapi.Cluster{Server: strings.Replace(plain.URL, "http:", "https:", 1)}, nil, NoTLS},
 		"another protocol":         {&clientcmdapi.Cluster{Server: "https://" + raw.Addr().String()}, nil, NoTLS},
+		"TLS at an http address":   {&clientcmdapi.Cluster{Server: strings.Replace(good().Server, "https:", "http:", 1)}, nil, WantsTLS},
 		"no program":               {good(), program(v1, "/nonexistent"), NoCredential},
 		"a program that fails":     {good(), program(v1, "false"), NoCredential},
 		"a program of another version": {

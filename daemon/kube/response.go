@@ -61,6 +61,22 @@ func receiveDeletion(ctx context.Context, r *rest.Request, name string, uid type
 	return withoutObject(result, name)
 }
 
+// receiveList is receiveObject for a list, of which each real one has a version.
+func receiveList(ctx context.Context, r *rest.Request, into interface {
+	runtime.Object
+	metav1.ListInterface
+}) error {
+	result := r.Do(ctx)
+	if err := result.Error(); err != nil {
+		return ofRequest(r, err)
+	}
+	err := result.Into(into)
+	if errors.As(err, new(apierrors.APIStatus)) || err == nil && into.GetResourceVersion() != "" {
+		return err
+	}
+	return withoutObject(result, "that was listed")
+}
+
 // ofRequest has an error that is neither a response nor the connection's say what it is of: the
 // time of the request ended while it waited to be sent again, as the server had asked.
 func ofRequest(r *rest.Request, err error) error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,6 +109,22 @@ func strangeCalls(ctx context.Context, c *Client) map[string]func() error {
 		"write the driver": func() error {
 			_, err := c.SetDriver(ctx, storagecapacity.Driver{UID: "u"})
 			return err
+		},
+		"count the nodes":     func() error { return errOf(c.NodeCount(ctx)) },
+		"list the hostnames":  func() error { return errOf(c.Hostnames(ctx)) },
+		"list the capacities": func() error { return errOf(c.Capacities(ctx, "node-a")) },
+		"list some claims": func() error {
+			_, _, err := c.triesLabels(ctx)
+			return err
+		},
+		"list locks": func() error {
+			return c.EachLock(ctx, "strange", func(*coordinationv1.Lease) {})
+		},
+		"list volumes": func() error {
+			return c.EachVolume(ctx, func(*corev1.PersistentVolume) {})
+		},
+		"list pods": func() error {
+			return c.EachPod(ctx, "", "", func(*corev1.Pod) {})
 		},
 		"make an event":   func() error { return errOf(c.writeEvent(ctx, fresh)) },
 		"repeat an event": func() error { return errOf(c.writeEvent(ctx, written)) },

@@ -201,8 +201,9 @@ func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
 // there are none.
 func (c *Client) triesLabels(ctx context.Context) (labels, tried bool, err error) {
 	page := &corev1.PersistentVolumeClaimList{}
-	if err := c.core.Get().Resource("persistentvolumeclaims").VersionedParams(&metav1.ListOptions{Limit: examples}, c.params).
-		Timeout(callTimeout).Do(ctx).Into(page); err != nil {
+	request := c.core.Get().Resource("persistentvolumeclaims").
+		VersionedParams(&metav1.ListOptions{Limit: examples}, c.params).Timeout(callTimeout)
+	if err := receiveList(ctx, request, page); err != nil {
 		return false, false, fmt.Errorf("list some claims: %w", err)
 	}
 	some := make([]*corev1.PersistentVolumeClaim, 0, len(page.Items))

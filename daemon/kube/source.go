@@ -7,6 +7,7 @@ import (
 	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -77,9 +78,12 @@ func (s *source) decode(data []byte) (runtime.Object, error) {
 		return nil, apierrors.FromObject(status)
 	case out != page:
 		return nil, fmt.Errorf("the response is a %T", out)
-	default:
-		return page, nil
 	}
+	list, err := meta.ListAccessor(page)
+	if err == nil && list.GetResourceVersion() == "" { // each list of an API server has one
+		err = fmt.Errorf("the response of %d bytes is no list", len(data))
+	}
+	return page, err
 }
 
 var errLargePage = errors.New("the page is too large")

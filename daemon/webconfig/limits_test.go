@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/certs"
 )
@@ -162,13 +163,22 @@ func TestManyGuesses(t *testing.T) {
 	guess := make(chan bool)
 	for _, from := range []string{"192.0.2.1:1", "[2001:db8::1]:1"} {
 		go func() { guess <- a.allow(request(from, "wrong")) }()
-		for !a.waiting.has(Origin(from)) {
-			runtime.Gosched()
+		for end := time.Now().Add(10 * time.Second); !a.waiting.has(Origin(from)); runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatalf("%s does not wait", from)
+			}
 		}
 	}
 	for _, from := range []string{"192.0.2.1:2", "[::ffff:192.0.2.1]:3", "[2001:db8::2]:1"} {
-		if a.allow(request(from, right)) {
-			t.Errorf("%s: a second password is compared", from)
+		second := make(chan bool, 1)
+		go func() { second <- a.allow(request(from, right)) }()
+		select {
+		case allowed := <-second:
+			if allowed {
+				t.Errorf("%s: a second password is compared", from)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: a second password waits", from)
 		}
 	}
 	scrape := make(chan bool)

@@ -62,7 +62,9 @@ func (e *environment) readme() (directory string) {
 	e.sample(checked, "README.md", install, 0)
 	e.block(4, "README.md", install)
 	e.kubeconfig()
-	e.sample(e.block(6, "README.md", install), "README.md", install, 1)
+	e.block(6, "README.md", install)
+	e.eventually("hostpath-provisioner status", " for new ones")
+	e.sample(e.sh("hostpath-provisioner status"), "README.md", install, 1)
 	e.put("/first.yaml", e.text("README.md", "First claim", "yaml"))
 	const bound = "kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=1m pvc/data; "
 	volumes := e.docs("README.md", "First claim", describe, bound+describe,
