@@ -64,7 +64,7 @@ var (
 	blanks   = regexp.MustCompile(` +`)
 	versions = regexp.MustCompile(`\bv[0-9]+\.[0-9]+\.[0-9]+[^ ,]*`)
 	uids     = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
-	numbers  = regexp.MustCompile(`[0-9]+(\.[0-9]+)?|\b[KMG]iB\b`)
+	numbers  = regexp.MustCompile(`[0-9]+(\.[0-9]+)?|\b([KMG]i)?B\b`)
 )
 
 // comparable is a text without what differs from one machine to another.
