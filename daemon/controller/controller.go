@@ -337,11 +337,14 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
 	// One that has a directory on each node concerns this one as long as it is there, and when it
 	// goes.
-	if !plan.OnEveryNode(v) && (now == nil || !plan.NeedsWork(now)) && !stays {
+	if !plan.OnEveryNode(v) && (now == nil || !needsLook(now)) && !stays {
 		return
 	}
 	c.workerOf(v).volumes.Add(item{name: v.Name})
 }
+
+// needsLook reports whether a volume needs work, or something is to be said of it.
+func needsLook(v *corev1.PersistentVolume) bool { return plan.NeedsWork(v) || plan.Unattributed(v) }
 
 // workerOf is the worker of a volume's pool, and that of "" if the pool is not configured any more.
 func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {
@@ -388,7 +391,7 @@ func (c *Controller) requeueClaims(pool string) {
 // should have a directory on each node.
 func (c *Controller) requeueVolumes(w *poolWorker) {
 	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == w.Name && (plan.NeedsWork(v) || plan.OnEveryNode(v)) {
+		if v.Labels[plan.PoolLabel] == w.Name && (needsLook(v) || plan.OnEveryNode(v)) {
 			w.volumes.Add(item{name: v.Name})
 		}
 	}

@@ -203,7 +203,7 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	source.labels = labels
 	keep := func(pv *corev1.PersistentVolume) bool {
-		return c.options.Serves(pv.Annotations[plan.ProvisionedBy])
+		return plan.Unattributed(pv) || c.options.Serves(pv.Annotations[plan.ProvisionedBy])
 	}
 	return newInformer(c, source, keep, plan.LeanVolume, onChange)
 }

@@ -128,13 +128,11 @@ func unchanged(pv, decided *corev1.PersistentVolume) error {
 		return apierrors.NewConflict(resource, pv.Name, fmt.Errorf("the reclaim policy is %s now", policy))
 	case claimUID(pv) != claimUID(decided):
 		return apierrors.NewConflict(resource, pv.Name, errors.New("the claim is another one now"))
-	case isReleased(decided) && phase != corev1.VolumeReleased:
+	case plan.Unclaimed(decided) && phase != decided.Status.Phase:
 		return apierrors.NewConflict(resource, pv.Name, fmt.Errorf("it is %s now", phase))
 	}
 	return nil
 }
-
-func isReleased(pv *corev1.PersistentVolume) bool { return pv.Status.Phase == corev1.VolumeReleased }
 
 func (c *Client) patchVolume(ctx context.Context, pv *corev1.PersistentVolume, kind types.PatchType, patch []byte) (*corev1.PersistentVolume, error) {
 	now := &corev1.PersistentVolume{}
@@ -159,8 +157,8 @@ func withoutFinalizer(decided *corev1.PersistentVolume, at int) []byte {
 	if claim := claimUID(decided); claim != "" { // an object without one gets no claim while it is being deleted
 		same = fmt.Sprintf(`{"op":"test","path":"/spec/claimRef/uid","value":%q},`, claim)
 	}
-	if isReleased(decided) {
-		same += fmt.Sprintf(`{"op":"test","path":"/status/phase","value":%q},`, corev1.VolumeReleased)
+	if plan.Unclaimed(decided) {
+		same += fmt.Sprintf(`{"op":"test","path":"/status/phase","value":%q},`, decided.Status.Phase)
 	}
 	return fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/spec/persistentVolumeReclaimPolicy","value":%q},%s`+
 		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`,

@@ -59,3 +59,33 @@ func TestLabelsMissing(t *testing.T) {
 		}
 	}
 }
+
+// The object of a recorded volume that names no provisioner is told, in each phase, and nothing is
+// done with it.
+func TestProvisionerMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*VolumeFacts)
+		told   bool
+	}{
+		"released":               {func(*VolumeFacts) {}, true},
+		"failed":                 {phase(corev1.VolumeFailed), true},
+		"bound":                  {phase(corev1.VolumeBound), true},
+		"being deleted":          {deleting, true},
+		"without a record":       {unrecorded, false},
+		"another node's":         {func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }, false},
+		"another path":           {pointTo("/srv/fast/other"), false},
+		"another claim":          {func(f *VolumeFacts) { f.Record.ClaimUID = "u-2" }, false},
+		"another provisioner's":  {func(f *VolumeFacts) { f.Volume.Annotations[ProvisionedBy] = "other" }, false},
+		"no daemon speaks of it": {func(f *VolumeFacts) { f.Silent = true }, false},
+	} {
+		f := released()
+		f.Record.ClaimUID = string(f.Volume.Spec.ClaimRef.UID)
+		delete(f.Volume.Annotations, ProvisionedBy)
+		c.change(&f)
+		got := ForVolume(f)
+		if told := got.Action == Refuse && got.Reason == ReasonLabelsMissing; told != c.told ||
+			!told && got.Action != Ignore {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

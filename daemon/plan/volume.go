@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,7 @@ type volumeRule func(VolumeFacts) (Verdict, bool)
 // volumeRules is the specification: the first rule that applies decides. No rule that destroys
 // stands before one that protects.
 var volumeRules = []volumeRule{
-	volumeNotOurs, boundButRemoved, movedButKept, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
+	provisionerMissing, volumeNotOurs, boundButRemoved, movedButKept, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
 	recordUnreadable, notRecorded, pathMismatch, goneAlready, neverBound, archived,
 }
 
@@ -61,7 +62,13 @@ func NeedsWork(v *corev1.PersistentVolume) bool {
 	if v.DeletionTimestamp != nil {
 		return slices.Contains(v.Finalizers, Finalizer)
 	}
-	return v.Status.Phase == corev1.VolumeReleased
+	return Unclaimed(v)
+}
+
+// Unclaimed reports whether the claim of a volume is gone. It is Failed where
+// kube-controller-manager tried to remove it, which took it for its own for a while.
+func Unclaimed(v *corev1.PersistentVolume) bool {
+	return v.Status.Phase == corev1.VolumeReleased || v.Status.Phase == corev1.VolumeFailed
 }
 
 // Going reports, from the object alone, whether it is to go with its data.
@@ -98,6 +105,25 @@ func MayLack(v *corev1.PersistentVolume, place record.Place) bool {
 	default:
 		return false
 	}
+}
+
+// Unattributed reports, from the object alone, whether it has the labels of a daemon and names no
+// provisioner: a backup program or a hand took the annotation off.
+func Unattributed(v *corev1.PersistentVolume) bool {
+	return v.Labels[PoolLabel] != "" && v.Annotations[ProvisionedBy] == ""
+}
+
+// provisionerMissing: the object is a recorded volume's, and names no provisioner. Nobody removes it
+// then: kube-controller-manager takes it for its own, and fails (pkg/volume/hostpath, host_path.go,
+// newDeleter).
+func provisionerMissing(f VolumeFacts) (Verdict, bool) {
+	v, r := f.Volume, f.Record
+	missing := Unattributed(v) && r != nil && f.Pool != nil && !f.Silent && v.Spec.ClaimRef != nil &&
+		r.ClaimUID == string(v.Spec.ClaimRef.UID) && r.Directory == path.Base(PathOf(v)) &&
+		(home(v, f.Pool.Scope, f.Node) || inherited(v, f.Pool.Scope))
+	return Verdict{Action: Refuse, Reason: ReasonLabelsMissing, After: RemindEvery, Message: fmt.Sprintf(
+		"the object lacks the annotation %s: the volume is neither removed nor expanded; set it to its "+
+			"class's provisioner (that of this daemon is %s)", ProvisionedBy, f.Provisioner)}, missing
 }
 
 func volumeNotOurs(f VolumeFacts) (Verdict, bool) {

@@ -54,3 +54,30 @@ func TestLabelsLost(t *testing.T) {
 	relabel(released, fmt.Sprintf("%q", h.node))
 	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
 }
+
+// An object that lost the annotation by which kube-controller-manager leaves it to its provisioner is
+// told, while it is bound and when its claim is gone, with what to do; and that done, it is removed.
+func TestProvisionerLost(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	class := w.Class("c", immediate)
+	annotate := func(pv *corev1.PersistentVolume, by string) {
+		w.patchVolume(pv.Name, types.MergePatchType,
+			`{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":`+by+`}}}`)
+	}
+	bound, failed := h.made("bound", class), h.made("failed", class)
+	annotate(bound, "null")
+	w.refusedVolume(w.Volume(bound.Name), "LabelsMissing")
+	annotate(failed, "null")
+	w.DeleteClaim("failed")
+	_, err := w.WaitVolumePhase(w.Soon(), failed.Name, corev1.VolumeFailed)
+	w.Must(err)
+	w.refusedVolume(w.Volume(failed.Name), "LabelsMissing")
+	for _, pv := range []*corev1.PersistentVolume{bound, failed} {
+		annotate(pv, fmt.Sprintf("%q", w.Provisioner))
+	}
+	w.DeleteClaim("bound")
+	for _, pv := range []*corev1.PersistentVolume{bound, failed} {
+		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	}
+}
