@@ -158,7 +158,8 @@ func withoutFinalizer(decided *corev1.PersistentVolume, at int) []byte {
 		same = fmt.Sprintf(`{"op":"test","path":"/spec/claimRef/uid","value":%q},`, claim)
 	}
 	if plan.Unclaimed(decided) {
-		same += fmt.Sprintf(`{"op":"test","path":"/status/phase","value":%q},`, decided.Status.Phase)
+		same += fmt.Sprintf(`{"op":"test","path":"/status/phase","value":%q},`,
+			decided.Status.Phase)
 	}
 	return fmt.Appendf(nil, `[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/spec/persistentVolumeReclaimPolicy","value":%q},%s`+
 		`{"op":"test","path":%q,"value":%q},{"op":"remove","path":%q}]`,

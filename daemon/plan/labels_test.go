@@ -67,15 +67,19 @@ func TestProvisionerMissing(t *testing.T) {
 		change func(*VolumeFacts)
 		told   bool
 	}{
-		"released":               {func(*VolumeFacts) {}, true},
-		"failed":                 {phase(corev1.VolumeFailed), true},
-		"bound":                  {phase(corev1.VolumeBound), true},
-		"being deleted":          {deleting, true},
-		"without a record":       {unrecorded, false},
-		"another node's":         {func(f *VolumeFacts) { f.Volume.Labels[NodeLabel] = them }, false},
-		"another path":           {pointTo("/srv/fast/other"), false},
-		"another claim":          {func(f *VolumeFacts) { f.Record.ClaimUID = "u-2" }, false},
-		"another provisioner's":  {func(f *VolumeFacts) { f.Volume.Annotations[ProvisionedBy] = "other" }, false},
+		"released":         {func(*VolumeFacts) {}, true},
+		"failed":           {phase(corev1.VolumeFailed), true},
+		"bound":            {phase(corev1.VolumeBound), true},
+		"being deleted":    {deleting, true},
+		"without a record": {unrecorded, false},
+		"another node's": {func(f *VolumeFacts) {
+			f.Volume.Labels[NodeLabel] = them
+		}, false},
+		"another path":  {pointTo("/srv/fast/other"), false},
+		"another claim": {func(f *VolumeFacts) { f.Record.ClaimUID = "u-2" }, false},
+		"another provisioner's": {func(f *VolumeFacts) {
+			f.Volume.Annotations[ProvisionedBy] = "other"
+		}, false},
 		"no daemon speaks of it": {func(f *VolumeFacts) { f.Silent = true }, false},
 	} {
 		f := released()

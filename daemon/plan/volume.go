@@ -39,7 +39,8 @@ type volumeRule func(VolumeFacts) (Verdict, bool)
 // volumeRules is the specification: the first rule that applies decides. No rule that destroys
 // stands before one that protects.
 var volumeRules = []volumeRule{
-	provisionerMissing, volumeNotOurs, boundButRemoved, movedButKept, nothingToDo, volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
+	provisionerMissing, volumeNotOurs, boundButRemoved, movedButKept, nothingToDo,
+	volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
 	recordUnreadable, notRecorded, pathMismatch, goneAlready, neverBound, archived,
 }
 
@@ -113,17 +114,18 @@ func Unattributed(v *corev1.PersistentVolume) bool {
 	return v.Labels[PoolLabel] != "" && v.Annotations[ProvisionedBy] == ""
 }
 
-// provisionerMissing: the object is a recorded volume's, and names no provisioner. Nobody removes it
-// then: kube-controller-manager takes it for its own, and fails (pkg/volume/hostpath, host_path.go,
-// newDeleter).
+// provisionerMissing: the object is a recorded volume's, and names no provisioner. Nobody removes
+// it then: kube-controller-manager takes it for its own, and fails (pkg/volume/hostpath,
+// host_path.go, newDeleter).
 func provisionerMissing(f VolumeFacts) (Verdict, bool) {
 	v, r := f.Volume, f.Record
-	missing := Unattributed(v) && r != nil && f.Pool != nil && !f.Silent && v.Spec.ClaimRef != nil &&
-		r.ClaimUID == string(v.Spec.ClaimRef.UID) && r.Directory == path.Base(PathOf(v)) &&
+	missing := Unattributed(v) && r != nil && f.Pool != nil && !f.Silent &&
+		v.Spec.ClaimRef != nil && r.ClaimUID == string(v.Spec.ClaimRef.UID) && r.Directory == path.Base(PathOf(v)) &&
 		(home(v, f.Pool.Scope, f.Node) || inherited(v, f.Pool.Scope))
-	return Verdict{Action: Refuse, Reason: ReasonLabelsMissing, After: RemindEvery, Message: fmt.Sprintf(
-		"the object lacks the annotation %s: the volume is neither removed nor expanded; set it to its "+
-			"class's provisioner (that of this daemon is %s)", ProvisionedBy, f.Provisioner)}, missing
+	return Verdict{Action: Refuse, Reason: ReasonLabelsMissing, After: RemindEvery,
+		Message: fmt.Sprintf("the object lacks the annotation %s: the volume is neither removed nor "+
+			"expanded; set it to its class's provisioner (that of this daemon is %s)",
+			ProvisionedBy, f.Provisioner)}, missing
 }
 
 func volumeNotOurs(f VolumeFacts) (Verdict, bool) {

@@ -55,8 +55,8 @@ func TestLabelsLost(t *testing.T) {
 	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
 }
 
-// An object that lost the annotation by which kube-controller-manager leaves it to its provisioner is
-// told, while it is bound and when its claim is gone, with what to do; and that done, it is removed.
+// An object that lost the annotation by which kube-controller-manager leaves it to its provisioner
+// is told, while it is bound and when its claim is gone; and set right, it is removed.
 func TestProvisionerLost(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
