@@ -193,7 +193,7 @@ test-model-real: deps build $(BUILD)/controlplane ## orders that the model choos
 
 test-identity: deps build $(BUILD)/controlplane ## a thief of one node's token, on a confined cluster
 	@$(GO) test $(GOFLAGS) -count=1 ./test/identity
-	@HOSTPATH_CONFINED=1 $(GO) test $(GOFLAGS) -count=1 -timeout 30m -p 1 -skip '$(UNCONFINED)' ./test/e2e ./test/everynode
+	@HOSTPATH_CONFINED=1 $(GO) test $(GOFLAGS) -count=1 -timeout 40m -parallel 6 -skip '$(UNCONFINED)' ./test/e2e ./test/everynode
 
 # Each right's test waits in vain for what it cannot have. The short form is in "make unit": each right has a row.
 .PHONY: test-rights
