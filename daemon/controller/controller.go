@@ -365,6 +365,9 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 	}
 	if was == nil || now == nil || was.Labels[plan.HostnameLabel] != now.Labels[plan.HostnameLabel] {
 		c.requeueClaims("")
+		for _, w := range c.workers {
+			signal(w.recheck)
+		}
 	}
 }
 

@@ -87,6 +87,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		signal(w.sweep)
 	}
 	c.lookForLost(w, records)
+	c.tellRelabelled(w)
 	c.mendSizes(ctx, w, h, records)
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		pv, published := c.Listers.Volumes.Get(rec.PV)
@@ -150,6 +151,23 @@ func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == w.Name && plan.MayLack(v, places[v.Name]) {
 			w.volumes.Add(item{name: v.Name})
+		}
+	}
+}
+
+// tellRelabelled tells the volumes of a pool to which no pod comes, because the node's labels are
+// other ones than when they were made.
+func (c *Controller) tellRelabelled(w *poolWorker) {
+	node, known := c.Listers.Nodes.Get(c.Node)
+	if !known {
+		return
+	}
+	for _, v := range c.Listers.Volumes.List() {
+		if v.Labels[plan.PoolLabel] != w.Name {
+			continue
+		}
+		if verdict, is := c.OffItsNode(v, node.Labels); is {
+			c.reportVolume(w, v, verdict)
 		}
 	}
 }

@@ -1,15 +1,31 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
 // HasAffinity reports whether a volume object limits the nodes that can use it.
 func HasAffinity(v *corev1.PersistentVolume) bool {
 	return v.Spec.NodeAffinity != nil && v.Spec.NodeAffinity.Required != nil
+}
+
+// OffItsNode decides whether a volume of this node is told that no pod comes to it any more: its
+// affinity, which nothing can change, is of other labels than the node has now.
+func (s Self) OffItsNode(v *corev1.PersistentVolume, labels map[string]string) (Verdict, bool) {
+	if labels == nil || !HasAffinity(v) || ScopeOf(v) != ScopeNode || !home(v, ScopeNode, s.Node) ||
+		SelectsNode(v.Spec.NodeAffinity.Required, s.Node, labels) {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Wait, Reason: ReasonNodeRelabelled, Message: fmt.Sprintf(
+		"no pod can be scheduled to the volume: its node affinity is not node %s's, whose label %s "+
+			"is %s now; set the label that it had", s.Node, HostnameLabel,
+		words.Quoted(labels[HostnameLabel]))}, true
 }
 
 // SelectsNode is a node selector's meaning

@@ -14,6 +14,7 @@ var (
 		ReasonDeleted, ReasonArchived, ReasonRetained, ReasonPutBack, ReasonDeletedLate, ReasonUnpublishedRemoved, ReasonVolumeLost, ReasonOrphaned,
 		ReasonPathMismatch, ReasonNotRecorded, ReasonClaimExists, ReasonUnknownPool, ReasonPoolClosed, ReasonRecordDamaged,
 		ReasonVolumeFailedDelete, ReasonPurgeFailed, ReasonPartRemoved, ReasonLabelsMissing,
+		ReasonNodeRelabelled,
 	}
 	DirectoryReasons = []string{ // what became of this node's directory of a volume of scope every-node
 		ReasonPartMade, ReasonPartRemoved, ReasonPoolClosed, ReasonUnknownPool, ReasonNotRecorded, ReasonPathMismatch, ReasonRecordDamaged,

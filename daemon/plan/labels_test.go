@@ -93,3 +93,30 @@ func TestProvisionerMissing(t *testing.T) {
 		}
 	}
 }
+
+// Volumes of this node are told when its labels are not those of their affinity.
+func TestNodeRelabelled(t *testing.T) {
+	type volume = corev1.PersistentVolume
+	none := map[string]string{}
+	for name, c := range map[string]struct {
+		change func(*volume)
+		labels map[string]string
+		told   bool
+	}{
+		"the same":         {nil, ready().NodeLabels, false},
+		"another":          {nil, map[string]string{HostnameLabel: "renamed"}, true},
+		"none":             {nil, none, true},
+		"not known":        {nil, nil, false},
+		"of another node":  {func(v *volume) { v.Labels[NodeLabel] = them }, none, false},
+		"of no affinity":   {func(v *volume) { v.Spec.NodeAffinity = nil }, none, false},
+		"of a shared pool": {func(v *volume) { v.Labels[ScopeLabel] = ScopeShared }, none, false},
+	} {
+		v := NewVolume(ready(), "pvc-u-1")
+		if c.change != nil {
+			c.change(v)
+		}
+		if got, told := self.OffItsNode(v, c.labels); told != c.told || told != (got.Reason == ReasonNodeRelabelled) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

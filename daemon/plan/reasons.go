@@ -72,6 +72,7 @@ const (
 	ReasonUnpublishedRemoved    = "UnpublishedRemoved"
 	ReasonOrphaned              = "Orphaned"
 	ReasonLabelsMissing         = "LabelsMissing"
+	ReasonNodeRelabelled        = "NodeRelabelled"
 	ReasonPartMade              = "NodeDirectoryReady"
 	ReasonPartRemoved           = "NodeDirectoryRemoved"
 	ReasonDeletedLate           = "DeletedLate"

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -79,5 +80,27 @@ func TestProvisionerLost(t *testing.T) {
 	w.DeleteClaim("bound")
 	for _, pv := range []*corev1.PersistentVolume{bound, failed} {
 		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	}
+}
+
+// A node whose hostname label changes gets no pod of the volumes that are on it: they say so, and
+// what is made later is right.
+func TestNodeRelabelled(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	class := w.Class("c", immediate)
+	pv := h.made("before", class)
+	relabel := func(hostname string) {
+		_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, h.node, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"kubernetes.io/hostname":"`+hostname+`"}}}`),
+			metav1.PatchOptions{})
+		w.Must(err)
+	}
+	relabel("renamed-" + h.node)
+	w.refusedVolume(w.Volume(pv.Name), "NodeRelabelled")
+	later := h.made("later", class)
+	term := later.Spec.NodeAffinity.Required.NodeSelectorTerms[0]
+	if got := term.MatchExpressions[0].Values[0]; got != "renamed-"+h.node {
+		t.Errorf("the affinity of a volume that was made later is %q", got)
 	}
 }
