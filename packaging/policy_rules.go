@@ -174,7 +174,8 @@ var contentStatusPolicy = policy{
 	name: "snapshotstatus", group: "snapshot.storage.k8s.io", resource: "volumesnapshotcontents/status", operations: []string{"UPDATE"},
 	variables: []variable{
 		{"handle", `has(variables.now.status) && has(variables.now.status.snapshotHandle) ? string(variables.now.status.snapshotHandle) : ''`},
-		{"wasReady", `has(variables.was.status) && has(variables.was.status.readyToUse) && variables.was.status.readyToUse == true`},
+		{"wasReady", `has(variables.was.status) && has(variables.was.status.readyToUse) && variables.was.status.readyToUse == true &&
+			variables.was.status.?snapshotHandle.orValue('') != ''`},
 		{"asked", `has(variables.was.spec.source.snapshotHandle) ? string(variables.was.spec.source.snapshotHandle) : has(variables.was.spec.volumeSnapshotRef.uid) ? 'snapshot-' + string(variables.was.spec.volumeSnapshotRef.uid) : ''`},
 	},
 	rules: slices.Concat([]rule{

@@ -39,7 +39,8 @@ func BegunStatus(f ExpandFacts, now time.Time) ClaimStatus {
 }
 
 // InfeasibleStatus says why the claim cannot have this size. In this state its user may lower the
-// request again, to more than the capacity (RecoverVolumeExpansionFailure). A size that is no
+// request again, to more than the capacity (RecoverVolumeExpansionFailure). It has what the claim
+// requests, which quotas count, and not what a hand wrote on the volume object. A size that is no
 // number of bytes is not repeated.
 func InfeasibleStatus(f ExpandFacts, message string, now time.Time) ClaimStatus {
 	s := ClaimStatus{
@@ -48,8 +49,8 @@ func InfeasibleStatus(f ExpandFacts, message string, now time.Time) ClaimStatus 
 			resizing(corev1.PersistentVolumeClaimResizing, "", now), resizing(corev1.PersistentVolumeClaimControllerResizeError, message, now),
 		},
 	}
-	if target := f.Target(); exactly(target) {
-		s.Allocated = &target
+	if want := requested(f.Claim); exactly(want) {
+		s.Allocated = &want
 	}
 	return s
 }
@@ -68,6 +69,9 @@ func DoneStatus(size resource.Quantity) ClaimStatus {
 // Noted reports whether the claim's status has an expansion to Target in this state already.
 func (f ExpandFacts) Noted(state corev1.ClaimResourceStatus) bool {
 	status, target := f.Claim.Status, f.Target()
+	if state == corev1.PersistentVolumeClaimControllerResizeInfeasible {
+		target = requested(f.Claim)
+	}
 	if status.AllocatedResourceStatuses[corev1.ResourceStorage] != state {
 		return false
 	}

@@ -40,6 +40,14 @@ func TestClaimStatus(t *testing.T) {
 			t.Errorf("%s: conditions %v are set, %v removed", name, set, c.got.Remove)
 		}
 	}
+	f.Volume.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("100Gi") // by hand
+	infeasible := InfeasibleStatus(f, "", now)
+	f.Claim.Status.AllocatedResources = corev1.ResourceList{corev1.ResourceStorage: two}
+	f.Claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+		corev1.ResourceStorage: infeasible.State}
+	if infeasible.Allocated.Cmp(two) != 0 || !f.Noted(infeasible.State) {
+		t.Errorf("allocated is %s, of a claim that requests %s", infeasible.Allocated, &two)
+	}
 	ask(f.Claim, "100E")
 	if got := InfeasibleStatus(f, "", now); got.Allocated != nil {
 		t.Errorf("%s is written, which is no number of bytes", got.Allocated)

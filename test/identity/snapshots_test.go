@@ -87,6 +87,8 @@ func TestSnapshotContents(t *testing.T) {
 		t.Errorf("delete: %v", err)
 	}
 	w.must(w.patchContent(w.a, free, taken("node-a")))
+	byPeople := `{"status":{"readyToUse":true}}` // without a handle nothing is
+	w.must(w.patchContent(w.admin, ofA, byPeople, "status"))
 	for _, content := range []string{free, ofA} {
 		w.must(w.patchContent(w.a, content, readyAs(own(content)), "status"))
 	}
