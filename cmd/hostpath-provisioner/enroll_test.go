@@ -111,7 +111,7 @@ func granting(given string) http.HandlerFunc {
 		case strings.HasSuffix(r.URL.Path, "/nodes/node-a"):
 			fmt.Fprint(w, `{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "node-a", "uid": "n", "labels": {"kubernetes.io/hostname": "a"}}}`)
 		case strings.HasSuffix(r.URL.Path, "/nodes"):
-			fmt.Fprint(w, `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [{"metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "a"}}}]}`)
+			fmt.Fprint(w, `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "a"}}}]}`)
 		default:
 			http.NotFound(w, r)
 		}

@@ -98,6 +98,7 @@ func TestNodeRelabelled(t *testing.T) {
 	}
 	relabel("renamed-" + h.node)
 	w.refusedVolume(w.Volume(pv.Name), "NodeRelabelled")
+	w.Confine(h.Daemon) // where the policies list hostnames, this one, too
 	later := h.made("later", class)
 	term := later.Spec.NodeAffinity.Required.NodeSelectorTerms[0]
 	if got := term.MatchExpressions[0].Values[0]; got != "renamed-"+h.node {
