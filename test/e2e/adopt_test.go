@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -328,15 +330,43 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 		return err == nil && len(pods.Items) == 0
 	})
 	// Its pod is gone, and another process holds its lock: a program outside of the cluster.
-	holder, renewed := "elsewhere", metav1.NowMicro()
-	_, err = w.Client().CoordinationV1().Leases(w.Namespace).Create(w.Ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(name, "/", "-")},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	stop := w.leads("elsewhere", strings.ReplaceAll(name, "/", "-"))
 	out, _ := h.Call("adopt", "fast", "--kubeconfig", w.Kubeconfig())
 	story.WriteString("$ adopt fast --kubeconfig ADMIN\n" + h.told(out, pv))
+	stop()
 	call()
 	call(outside)
 	golden(t, "adopt-running", story.String())
+}
+
+// leads has the holder renew the leader's lock of that name every second, as one that runs does,
+// until stop is called.
+func (w *environment) leads(holder, lock string) (stop func()) {
+	w.T.Helper()
+	api, renewed := w.Client().CoordinationV1().Leases(w.Namespace), metav1.NowMicro()
+	lease, err := api.Create(w.Ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: lock},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	ctx, cancel := context.WithCancel(w.Ctx)
+	ended := make(chan error, 1)
+	go func() {
+		for err == nil {
+			select {
+			case <-ctx.Done():
+				ended <- nil
+				return
+			case <-time.After(time.Second):
+			}
+			*lease.Spec.RenewTime = metav1.NowMicro()
+			lease, err = api.Update(w.Ctx, lease, metav1.UpdateOptions{})
+		}
+		ended <- err
+	}()
+	return func() {
+		w.T.Helper()
+		cancel()
+		w.Must(<-ended)
+	}
 }
