@@ -88,7 +88,8 @@ var volumesPolicy = policy{
 			!variables.path.endsWith('/')`, "the volume's path is no volume's"},
 	}, atCreate(newVolumeRules...), atUpdate(append(unchangedButIndex(claimindex.VolumeLabel),
 		rule{`variables.wasFinalizers.all(f, f == 'external-provisioner.volume.kubernetes.io/finalizer' || f in variables.finalizers) &&
-			variables.finalizers.all(f, f in variables.wasFinalizers)`, "no finalizer but the provisioner's goes, and none comes"},
+			variables.finalizers.all(f, f == 'external-provisioner.volume.kubernetes.io/finalizer' || f in variables.wasFinalizers)`,
+			"no finalizer but the provisioner's goes or comes"},
 		rule{sameBut("variables.now.spec", "variables.was.spec", "capacity"), "nothing but a volume's size changes"},
 		rule{`!quantity(string(variables.now.spec.capacity['storage'])).isLessThan(quantity(string(variables.was.spec.capacity['storage'])))`,
 			"a volume becomes no smaller"},

@@ -37,6 +37,8 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 		return stateRetained
 	case !asked:
 		return stateUnknown
+	case v.Unheld: // its object went while the daemon was away
+		return stateRetained
 	default:
 		return stateOrphaned
 	}

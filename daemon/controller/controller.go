@@ -337,14 +337,22 @@ func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
 	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
 	// One that has a directory on each node concerns this one as long as it is there, and when it
 	// goes.
-	if !plan.OnEveryNode(v) && (now == nil || !needsLook(now)) && !stays {
+	looks := now == nil && keeps(was) || now != nil && needsLook(now)
+	if !plan.OnEveryNode(v) && !looks && !stays {
 		return
 	}
 	c.workerOf(v).volumes.Add(item{name: v.Name})
 }
 
 // needsLook reports whether a volume needs work, or something is to be said of it.
-func needsLook(v *corev1.PersistentVolume) bool { return plan.NeedsWork(v) || plan.Unattributed(v) }
+func needsLook(v *corev1.PersistentVolume) bool {
+	return plan.NeedsWork(v) || plan.Unattributed(v) || plan.MisHeld(v)
+}
+
+// keeps reports whether the record of a volume whose object went is to learn that it is retained.
+func keeps(v *corev1.PersistentVolume) bool {
+	return v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
+}
 
 // workerOf is the worker of a volume's pool, and that of "" if the pool is not configured any more.
 func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {

@@ -83,6 +83,9 @@ type VolumeWriter interface {
 	// and that is still released if it was; else it returns a conflict. It returns the object as it
 	// is then, nil if it is gone.
 	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
+	// HoldVolume puts our finalizer on an object whose policy and claim are still as given; else it
+	// returns a conflict. It returns the object as it is then, nil if it is gone.
+	HoldVolume(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
 	// DeleteVolume deletes an object that is still as given, a conflict if it is not.
 	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 }

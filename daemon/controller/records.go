@@ -87,7 +87,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		signal(w.sweep)
 	}
 	c.lookForLost(w, records)
-	c.tellRelabelled(w)
+	c.tellAstray(w, records)
 	c.mendSizes(ctx, w, h, records)
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		pv, published := c.Listers.Volumes.Get(rec.PV)
@@ -155,18 +155,23 @@ func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 	}
 }
 
-// tellRelabelled tells the volumes of a pool to which no pod comes, because the node's labels are
-// other ones than when they were made.
-func (c *Controller) tellRelabelled(w *poolWorker) {
-	node, known := c.Listers.Nodes.Get(c.Node)
-	if !known {
-		return
+// tellAstray tells the volumes of a pool to which no pod comes, because the node's labels are other
+// ones than when they were made, and those whose pods look in another directory.
+func (c *Controller) tellAstray(w *poolWorker, records []record.Record) {
+	if node, known := c.Listers.Nodes.Get(c.Node); known {
+		for _, v := range c.Listers.Volumes.List() {
+			verdict, is := c.OffItsNode(v, node.Labels)
+			if is && v.Labels[plan.PoolLabel] == w.Name {
+				c.reportVolume(w, v, verdict)
+			}
+		}
 	}
-	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] != w.Name {
+	for _, rec := range records {
+		v, watched := c.Listers.Volumes.Get(rec.PV)
+		if !watched || v.Labels[plan.PoolLabel] != w.Name {
 			continue
 		}
-		if verdict, is := c.OffItsNode(v, node.Labels); is {
+		if verdict, is := c.OffItsPath(v, w.Pool, rec); is {
 			c.reportVolume(w, v, verdict)
 		}
 	}
@@ -257,6 +262,10 @@ func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, r
 	case plan.PutBack:
 		err = c.putBackRecorded(ctx, w, h, rec, verdict)
 	case plan.Delete, plan.Archive, plan.Retain:
+		if rec.Unheld && verdict.Action == plan.Retain {
+			err = c.retainUnheld(ctx, w, h, rec)
+			break
+		}
 		err = w.everyNode.ApplyTombstone(h, rec, verdict)
 	}
 	return !errors.Is(err, volume.ErrDirectoryReplaced) && ctx.Err() == nil, err

@@ -49,8 +49,13 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (af
 		c.reportVolume(w, pv, verdict)
 		return c.lookAgainAfter(string(pv.UID), verdict), nil
 	}
-	if plan.OnEveryNode(pv) {
+	switch {
+	case plan.OnEveryNode(pv):
 		return w.everyNode.Detach(ctx, h, pv, verdict)
+	case verdict.Action == plan.Unhold:
+		return 0, ignoreNotLeading(c.diskFailed(w, pv, c.unhold(ctx, w, h, pv)))
+	case verdict.Action == plan.Hold:
+		return 0, ignoreNotLeading(c.diskFailed(w, pv, c.hold(ctx, w, h, pv)))
 	}
 	switch err := c.remove(ctx, w, h, pv, verdict.Action); {
 	case errors.Is(err, errRemovedByOthers):
@@ -97,6 +102,9 @@ func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name stri
 		// The daemon that works in the pool may be about to discard it. This one looks at all
 		// records when it leads.
 	case rec != nil && rec.Place == record.InTrash:
+		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
+		return 0, err
+	case rec != nil && rec.Unheld && rec.Place == record.InPool:
 		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 		return 0, err
 	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
@@ -327,7 +335,7 @@ func (c *Controller) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err 
 	if errors.Is(err, leadership.ErrNotLeading) || report.OfRequest(err) { // the latter is told where it lasts
 		return err
 	}
-	if !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		c.reportVolume(w, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonVolumeFailedDelete, Message: err.Error()})
 	}
 	return err

@@ -49,6 +49,7 @@ type Storage interface {
 	Discard(ctx context.Context, id mounts.Identity, pv string) error
 	Archive(ctx context.Context, id mounts.Identity, pv string) error
 	Retain(ctx context.Context, id mounts.Identity, pv string) error
+	Hold(ctx context.Context, id mounts.Identity, pv string, held bool) error
 	Purge(ctx context.Context, id mounts.Identity, pv string) (volume.Purged, error)
 	Lookup(ctx context.Context, id mounts.Identity, pv string) (record.Record, error)
 	LookupArchived(ctx context.Context, id mounts.Identity, pv, claimUID string) (record.Record, error)

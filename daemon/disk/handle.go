@@ -170,6 +170,11 @@ func (h Handle) Retain(pv string) error {
 	return h.do(func(s Storage) error { return s.Retain(h.ctx, h.id, pv) })
 }
 
+// Hold notes in the record whether the volume's object has our finalizer.
+func (h Handle) Hold(pv string, held bool) error {
+	return h.do(func(s Storage) error { return s.Hold(h.ctx, h.id, pv, held) })
+}
+
 // Purge removes the files of a discarded volume, and its record. The error names the entries that
 // are left.
 func (h Handle) Purge(pv string) error {

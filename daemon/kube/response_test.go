@@ -62,6 +62,7 @@ func strangeCalls(ctx context.Context, c *Client) map[string]func() error {
 		"create a volume":  func() error { return errOf(c.CreateVolume(ctx, created)) },
 		"delete a volume":  func() error { return c.DeleteVolume(ctx, bare) },
 		"release a volume": func() error { return errOf(c.ReleaseFinalizer(ctx, pv)) },
+		"hold a volume":    func() error { return errOf(c.HoldVolume(ctx, bare)) },
 		"remove a volume":  func() error { return c.RemoveVolume(ctx, pv) },
 		"resize a volume": func() error {
 			return c.SetCapacity(ctx, pv,

@@ -119,6 +119,33 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 	}
 }
 
+// HoldVolume puts our finalizer on a volume object. The error is a conflict
+// (apierrors.IsConflict) if the object changed since the decision. It returns the changed object,
+// and nil if it is gone. An object with the finalizer is returned as given.
+func (c *Client) HoldVolume(
+	ctx context.Context, pv *corev1.PersistentVolume,
+) (*corev1.PersistentVolume, error) {
+	if slices.Contains(pv.Finalizers, plan.Finalizer) {
+		return pv, nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,
+		"finalizers": append(slices.Clone(pv.Finalizers), plan.Finalizer),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	now, err := c.patchVolume(ctx, pv, types.MergePatchType, patch)
+	switch {
+	case err == nil:
+		return now, nil
+	case absent(err, pv.Name):
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("put the finalizer on volume %s: %w", pv.Name, err)
+	}
+}
+
 // unchanged returns a conflict if a volume object has another policy or claim than when its removal
 // was decided, or is not released any more.
 func unchanged(pv, decided *corev1.PersistentVolume) error {

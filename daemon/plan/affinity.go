@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
 
@@ -26,6 +27,21 @@ func (s Self) OffItsNode(v *corev1.PersistentVolume, labels map[string]string) (
 		"no pod can be scheduled to the volume: its node affinity is not node %s's, whose label %s "+
 			"is %s now; set the label that it had", s.Node, HostnameLabel,
 		words.Quoted(labels[HostnameLabel]))}, true
+}
+
+// OffItsPath decides whether a volume of this node is told that pods look for its data in another
+// place than where it is. Where that is so of most volumes of a pool, the pool is closed instead
+// (package ownership).
+func (s Self) OffItsPath(v *corev1.PersistentVolume, pool Pool, r record.Record) (Verdict, bool) {
+	at, want := PathOf(v), pool.Path+"/"+r.Directory
+	stays := v.DeletionTimestamp == nil && !Unclaimed(v) && !OnEveryNode(v)
+	if r.Place != record.InPool || at == want || !stays || !home(v, pool.Scope, s.Node) ||
+		!s.Serves(v.Annotations[ProvisionedBy]) {
+		return Verdict{}, false
+	}
+	return Verdict{Action: Wait, Reason: ReasonPathMismatch, Message: fmt.Sprintf(
+		"node %s has the data of this volume in %s, and pods that use it look in %s",
+		s.Node, want, words.Quoted(at))}, true
 }
 
 // SelectsNode is a node selector's meaning

@@ -41,8 +41,9 @@ func eachRecord(visit func(r *record.Record, unreadable string, foreign bool)) {
 	visit(nil, "torn", false)
 	for _, place := range []record.Place{record.InPool, record.InStaging, record.InTrash, record.Emptying, record.InArchive, record.Nowhere} {
 		for _, onDelete := range []string{OnDeleteDelete, OnDeleteArchive} {
-			for _, retained := range []bool{false, true} {
-				visit(&record.Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1", OnDelete: onDelete, Place: place, Retained: retained}, "", false)
+			for n := range 4 {
+				visit(&record.Record{PV: "pvc-u-1", ClaimUID: "u-1", Directory: "pvc-u-1",
+					OnDelete: onDelete, Place: place, Retained: n&1 > 0, Unheld: n&2 > 0}, "", false)
 			}
 		}
 	}
@@ -117,6 +118,18 @@ func volumeFaults(s state, f VolumeFacts, got Verdict) (all []string) {
 		if is {
 			all = append(all, fault)
 		}
+	}
+	hold, unhold := got.Action == Hold, got.Action == Unhold
+	goes := s.policy == corev1.PersistentVolumeReclaimDelete
+	if hold && !goes || unhold && goes {
+		all = append(all, "held, and the policy does not say so")
+	}
+	inPlace := f.Record != nil && f.Record.Place == record.InPool
+	if (hold || unhold) && (s.closed || !inPlace) {
+		all = append(all, "nothing notes that it is not held")
+	}
+	if hold && !f.Record.Unheld {
+		all = append(all, "held against the administrator")
 	}
 	return all
 }

@@ -94,6 +94,39 @@ func TestProvisionerMissing(t *testing.T) {
 	}
 }
 
+// Volumes of this node are told when pods look for their data in another directory.
+func TestOffItsPath(t *testing.T) {
+	type volume = corev1.PersistentVolume
+	const elsewhere = "/mnt/pvc-u-1"
+	moved := func(v *volume) { v.Spec.HostPath.Path = elsewhere }
+	released := func(v *volume) { v.Status.Phase = corev1.VolumeReleased }
+	theirs := func(v *volume) { v.Labels[NodeLabel] = them }
+	foreign := func(v *volume) { v.Annotations[ProvisionedBy] = "x" }
+	both := func(a, b func(*volume)) func(*volume) { return func(v *volume) { a(v); b(v) } }
+	for name, c := range map[string]struct {
+		change func(*volume)
+		place  record.Place
+		told   bool
+	}{
+		"the same":           {func(*volume) {}, record.InPool, false},
+		"another":            {moved, record.InPool, true},
+		"another, gone":      {moved, record.InTrash, false},
+		"another, released":  {both(moved, released), record.InPool, false},
+		"of another node":    {both(moved, theirs), record.InPool, false},
+		"of another program": {both(moved, foreign), record.InPool, false},
+	} {
+		v := NewVolume(ready(), "pvc-u-1")
+		v.Status.Phase = corev1.VolumeBound
+		c.change(v)
+		r := record.Record{Directory: "pvc-u-1", Place: c.place}
+		got, told := self.OffItsPath(v, testPool("fast"), r)
+		says := got.Reason == ReasonPathMismatch && strings.Contains(got.Message, elsewhere)
+		if told != c.told || told != says {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // Volumes of this node are told when its labels are not those of their affinity.
 func TestNodeRelabelled(t *testing.T) {
 	type volume = corev1.PersistentVolume

@@ -65,6 +65,8 @@ func ForRecord(f RecordFacts) Verdict {
 		return f.labelsMissing()
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
 		return Verdict{Action: Keep}
+	case f.Record.Unheld && f.Record.Place == record.InPool:
+		return f.letGoByOthers()
 	case buried && verdict.Action != Delete && verdict.Action != Archive:
 		return verdict
 	case f.Record.Place == record.Emptying, f.Record.Place == record.InArchive:
@@ -86,6 +88,14 @@ func ForRecord(f RecordFacts) Verdict {
 	default:
 		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}
 	}
+}
+
+// letGoByOthers: people deleted the object, whose policy was to keep the data.
+func (f RecordFacts) letGoByOthers() Verdict {
+	if f.Unsure {
+		return Verdict{Action: Keep}
+	}
+	return Verdict{Action: Retain, Reason: ReasonRetained}
 }
 
 // wasLetGo: version 1 of the program moved it to the trash, which had no other note of what it let

@@ -18,6 +18,8 @@ const (
 	Retain  Action = "retain"   // keep the directory, let the object go
 	LetGo   Action = "let go"   // the directory is gone already: only the object is left
 	PutBack Action = "put back" // the object is in use again: its directory comes out of the trash
+	Unhold  Action = "unhold"   // our finalizer comes off: the data stays without the object, too
+	Hold    Action = "hold"     // our finalizer comes on again: the data goes with the object
 )
 
 // VolumeFacts is everything that a decision about a volume object depends on.
@@ -39,7 +41,7 @@ type volumeRule func(VolumeFacts) (Verdict, bool)
 // volumeRules is the specification: the first rule that applies decides. No rule that destroys
 // stands before one that protects.
 var volumeRules = []volumeRule{
-	provisionerMissing, volumeNotOurs, boundButRemoved, movedButKept, nothingToDo,
+	provisionerMissing, volumeNotOurs, boundButRemoved, movedButKept, wronglyHeld, nothingToDo,
 	volumeNotLeading, retained, stillInUse, volumeClaimExists, volumePoolMissing, volumePoolClosed,
 	recordUnreadable, notRecorded, pathMismatch, goneAlready, neverBound, archived,
 }
@@ -64,6 +66,39 @@ func NeedsWork(v *corev1.PersistentVolume) bool {
 		return slices.Contains(v.Finalizers, Finalizer)
 	}
 	return Unclaimed(v)
+}
+
+// MisHeld reports, from the object alone, whether our finalizer is to come off, or on again. An
+// object whose data is kept needs no daemon to let it go, and who deletes it does not wait for a
+// node that is off (as sig-storage-lib-external-provisioner does, controller.go, syncVolume). Of
+// scope every-node all nodes would have to note that first: there it stays.
+func MisHeld(v *corev1.PersistentVolume) bool {
+	bound := v.Status.Phase == corev1.VolumeBound
+	ours := v.Labels[PoolLabel] != "" && !OnEveryNode(v)
+	if v.DeletionTimestamp != nil || !ours || !bound && !Unclaimed(v) {
+		return false
+	}
+	if !slices.Contains(v.Finalizers, Finalizer) {
+		return bound && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+	}
+	return v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
+}
+
+// wronglyHeld: a finalizer that people took off is not put on again, the record tells. One of a CSI
+// driver's that adopt replaced stays held, because adopt --undo deletes our object for a moment.
+func wronglyHeld(f VolumeFacts) (Verdict, bool) {
+	r := f.Record
+	if !MisHeld(f.Volume) || f.Silent || f.Pool == nil || f.Closed != "" || f.Unreadable != "" ||
+		r == nil || r.Place != record.InPool || r.Replaced != "" {
+		return Verdict{}, false
+	}
+	if !f.points() || !home(f.Volume, f.Pool.Scope, f.Node) {
+		return Verdict{}, false
+	}
+	if slices.Contains(f.Volume.Finalizers, Finalizer) {
+		return Verdict{Action: Unhold}, true
+	}
+	return Verdict{Action: Hold}, r.Unheld
 }
 
 // Unclaimed reports whether the claim of a volume is gone. It is Failed where

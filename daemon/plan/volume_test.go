@@ -41,6 +41,9 @@ func claimRemains(f *VolumeFacts) { f.ClaimExists = true }
 func at(p record.Place) func(*VolumeFacts) { return func(f *VolumeFacts) { f.Record.Place = p } }
 func unclaimed(f *VolumeFacts)             { f.Volume.Spec.ClaimRef = nil }
 
+func unfinalized(f *VolumeFacts) { f.Volume.Finalizers = nil }
+func notHeld(f *VolumeFacts)     { f.Record.Unheld = true }
+
 // boundWithPlace is a volume that is in use, and has its directory elsewhere than in the pool.
 func boundWithPlace(p record.Place) func(*VolumeFacts) {
 	return func(f *VolumeFacts) {
@@ -68,9 +71,7 @@ func TestVolumePrecedence(t *testing.T) {
 		{"the same, undone before a crash", []change{boundElsewhere, func(f *VolumeFacts) { f.Record = nil }}, LetGo, ReasonDeleted},
 		{"the same, gone from the disk", []change{boundElsewhere, func(f *VolumeFacts) { f.Record.Place = record.Nowhere }}, LetGo, ReasonDeleted},
 		{"the same, and it is in the trash", []change{boundElsewhere, func(f *VolumeFacts) { f.Record.Place = record.InTrash }}, Wait, ReasonClaimExists},
-		{"the same, and it is to be retained", []change{boundElsewhere, func(f *VolumeFacts) {
-			f.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-		}}, Ignore, ""},
+		{"the same, and it is to be retained", []change{boundElsewhere, keepData}, Unhold, ""},
 		{"the same, before kube-controller-manager released it", []change{boundElsewhere, func(f *VolumeFacts) { f.Volume.Status.Phase = corev1.VolumePending }}, Ignore, ""},
 		{"the same, and the pool is closed", []change{boundElsewhere, func(f *VolumeFacts) { f.Closed = "not mounted" }}, Wait, ReasonPoolClosed},
 		{"the same, on every node", []change{boundElsewhere, func(f *VolumeFacts) {
@@ -115,7 +116,6 @@ func TestVolumePrecedence(t *testing.T) {
 		{"deleted, available, on its way to its claim", []change{phase(corev1.VolumeAvailable), deleting}, Ignore, ""},
 		{"deleted by us, and others hold it", []change{deleting, func(f *VolumeFacts) { f.Volume.Finalizers = []string{"kubernetes.io/pv-protection"} }}, Ignore, ""},
 		{"released, our finalizer off: a crash came before the delete", []change{func(f *VolumeFacts) { f.Volume.Finalizers = nil }}, Delete, ReasonDeleted},
-		{"retain, released", []change{keepData}, Ignore, ""},
 		{"retain, deleted by a user", []change{keepData, deleting}, Retain, ReasonRetained},
 		{"retain, deleted, pool closed: the record must learn it first", []change{keepData, deleting, volumeShut}, Wait, ReasonPoolClosed},
 		{"retain, deleted, still bound", []change{keepData, deleting, phase(corev1.VolumeBound)}, Ignore, ""},
@@ -152,6 +152,41 @@ func TestVolumePrecedence(t *testing.T) {
 	}
 }
 
+// TestHeld: our finalizer is off where the policy keeps the data, and nowhere else.
+func TestHeld(t *testing.T) {
+	type change = func(*VolumeFacts)
+	bound := phase(corev1.VolumeBound)
+	replaced := func(f *VolumeFacts) { f.Record.Replaced = "{}" }
+	standby := func(f *VolumeFacts) { f.Silent = true }
+	everyNode := func(f *VolumeFacts) {
+		f.Pool.Scope = ScopeEveryNode
+		f.Volume.Labels = VolumeLabels(*f.Pool, "")
+	}
+	for name, c := range map[string]struct {
+		changes []change
+		want    Action
+	}{
+		"kept, released":                      {[]change{keepData}, Unhold},
+		"kept, bound":                         {[]change{keepData, bound}, Unhold},
+		"kept, off already":                   {[]change{keepData, unfinalized}, Ignore},
+		"kept, available":                     {[]change{keepData, phase(corev1.VolumeAvailable)}, Ignore},
+		"kept, pool closed":                   {[]change{keepData, bound, volumeShut}, Ignore},
+		"kept, points elsewhere":              {[]change{keepData, bound, pointTo("/etc")}, Ignore},
+		"kept, not recorded":                  {[]change{keepData, bound, unrecorded}, Ignore},
+		"kept, another daemon works there":    {[]change{keepData, bound, standby}, Ignore},
+		"kept, in place of a CSI driver's":    {[]change{keepData, bound, replaced}, Ignore},
+		"kept, on every node":                 {[]change{keepData, bound, everyNode}, Ignore},
+		"goes, off":                           {[]change{unfinalized, bound, notHeld}, Hold},
+		"goes, off by people's hand":          {[]change{unfinalized, bound}, Ignore},
+		"goes, off, being deleted":            {[]change{unfinalized, bound, notHeld, deleting}, Ignore},
+		"goes, off, and its claim went first": {[]change{unfinalized, notHeld}, Delete},
+	} {
+		if got := ForVolume(changed(released(), c.changes)); got.Action != c.want {
+			t.Errorf("%s: %s %q, want %s", name, got.Action, got.Message, c.want)
+		}
+	}
+}
+
 func TestForRecord(t *testing.T) {
 	here := NewVolume(ready(), "pvc-u-1")
 	elsewhere, unlabelled, bound := here.DeepCopy(), here.DeepCopy(), ready().Claim
@@ -182,6 +217,7 @@ func TestForRecord(t *testing.T) {
 	leavingFinalizer.Finalizers = append(leavingFinalizer.Finalizers, Finalizer)
 	leavingOther := leaving.DeepCopy()
 	leavingOther.Spec.ClaimRef.UID = "u-2"
+	notHeld := record.Record{Unheld: true}
 	cases := []struct {
 		name  string
 		f     RecordFacts
@@ -219,6 +255,10 @@ func TestForRecord(t *testing.T) {
 		{"the same, of scope every-node", RecordFacts{Record: record.Record{Scope: ScopeEveryNode}, Scope: ScopeEveryNode, Volume: leaving}, record.Emptying, Keep},
 		{"retained by an operator", RecordFacts{Record: record.Record{Retained: true}}, record.InPool, Keep},
 		{"never published, no claim wants it", RecordFacts{}, record.InPool, Undo},
+		{"not held, object gone", RecordFacts{Record: notHeld}, record.InPool, Retain},
+		{"the same, another cluster", RecordFacts{Record: notHeld, Unsure: true}, record.InPool, Keep},
+		{"the same, its claim there", RecordFacts{Record: notHeld, Claim: bound}, record.InPool, Keep},
+		{"not held, object there", RecordFacts{Record: notHeld, Volume: here}, record.InPool, Keep},
 		{"in the place of a CSI driver's, whose object is gone", RecordFacts{Record: record.Record{Replaced: "{}"}}, record.InPool, Keep},
 		{"the same, in the trash, and half emptied", RecordFacts{Record: record.Record{Replaced: "{}"}}, record.Emptying, Finish},
 		{"never published, the claim went to another node", RecordFacts{Claim: moved}, record.InPool, Undo},

@@ -77,6 +77,9 @@ type Record struct {
 	Atomic      bool      `json:"atomic,omitempty"`    // all files that it was made with are of one moment; of a copy, since version 2
 	Created     time.Time `json:"created"`
 	Retained    bool      `json:"retained,omitempty"` // the object was let go and the data kept
+	// Unheld: the object has no finalizer of ours, because its policy keeps the data. It may go at
+	// any time, and then the data is retained.
+	Unheld bool `json:"unheld,omitempty"`
 	// Unpublished: the daemon that made the volume was to make its object, too, and did not see
 	// that since. Only of scope every-node, where an empty directory without an object may still be
 	// in a pod, and of a copy, which has data from the start: there it is taken back before the
@@ -99,9 +102,10 @@ func (r Record) Reserved() uint64 {
 	return uint64(max(cmp.Or(r.Promised, r.Requested), 0))
 }
 
-// HasObject reports whether a volume object is to be expected for a record.
+// HasObject reports whether a volume object is to be expected for a record: not where people may
+// delete it without this program.
 func (r Record) HasObject() bool {
-	return r.Kind == Volume && r.Place == InPool && !r.Retained && !r.Unpublished
+	return r.Kind == Volume && r.Place == InPool && !r.Retained && !r.Unheld && !r.Unpublished
 }
 
 // MayHaveObject reports whether a volume object is possible: a volume that is whole in the trash

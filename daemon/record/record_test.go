@@ -21,7 +21,8 @@ func full() Record {
 		Version: Version, Kind: Snapshot, PV: pv, Namespace: "default", Claim: "data", ClaimUID: "uid", Class: "fast", Provisioner: "hostpath-provisioner",
 		Node: "node-a", Scope: "node", Source: "hostPath", Reclaim: "Delete", OnDelete: "archive", Directory: pv, Requested: 1 << 30,
 		Promised: 2 << 30, ProjectID: 1213202432, Origin: Origin{Kind: Snapshot, Name: "snap-1", UID: "uid-of-snap-1"},
-		Atomic: true, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Retained: true, Unpublished: true, Replaced: `{"kind":"PersistentVolume"}`,
+		Atomic: true, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Retained: true,
+		Unheld: true, Unpublished: true, Replaced: `{"kind":"PersistentVolume"}`,
 	}
 }
 
@@ -239,6 +240,7 @@ func TestObjects(t *testing.T) {
 		"in the pool":           {Record{Place: InPool}, true, true, false},
 		"not published":         {Record{Place: InPool, Unpublished: true}, false, true, false},
 		"retained":              {Record{Place: InPool, Retained: true}, false, false, false},
+		"not held":              {Record{Place: InPool, Unheld: true}, false, true, false},
 		"in the trash":          {Record{Place: InTrash}, false, true, true},
 		"retained in the trash": {Record{Place: InTrash, Retained: true}, false, false, true},
 		"half emptied":          {Record{Place: Emptying}, false, false, false},

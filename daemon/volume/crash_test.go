@@ -61,8 +61,8 @@ var operations = []struct {
 	{"create", prepared, func(r *rig) error { _, err := r.Create(context.Background(), r.id, spec(pv)); return err }},
 	{"create over an older attempt", older, func(r *rig) error { _, err := r.Create(context.Background(), r.id, spec(pv)); return err }},
 	{"undo", volume, func(r *rig) error { return r.Undo(context.Background(), r.id, pv) }},
-	{"trash", data, func(r *rig) error { return r.Trash(context.Background(), r.id, pv) }},
-	{"trash what is retained", retained, func(r *rig) error { return r.Trash(context.Background(), r.id, pv) }},
+	{"trash", data, trashing},
+	{"trash what is retained", retained, trashing},
 	{"put back", trashed, func(r *rig) error { return r.PutBack(context.Background(), r.id, pv) }},
 	{"create what is in the trash", trashed, func(r *rig) error { _, err := r.Create(context.Background(), r.id, spec(pv)); return err }},
 	{"put back what is half archived", archivedHalf, func(r *rig) error { return r.PutBack(context.Background(), r.id, pv) }},
@@ -73,6 +73,8 @@ var operations = []struct {
 	{"archive", data, func(r *rig) error { return r.Archive(context.Background(), r.id, pv) }},
 	{"purge what is archived", archivedHalf, func(r *rig) error { _, err := r.Purge(context.Background(), r.id, pv); return err }},
 	{"retain", data, func(r *rig) error { return r.Retain(context.Background(), r.id, pv) }},
+	{"unhold", data, holding(false)}, {"hold", unheld, holding(true)},
+	{"trash what is not held", unheld, trashing},
 	{"published", unpublished, func(r *rig) error { return r.Published(context.Background(), r.id, pv) }},
 	{"resize to more", data, func(r *rig) error { return r.Resize(context.Background(), r.id, pv, 2<<30) }},
 	{"resize to less", grown, func(r *rig) error { return r.Resize(context.Background(), r.id, pv, 2<<30) }},
@@ -108,6 +110,14 @@ func unpublished(t testing.TB, r *rig) {
 	_, err := r.Create(t.Context(), r.id, s)
 	must(t, err)
 }
+
+func holding(held bool) func(r *rig) error {
+	return func(r *rig) error { return r.Hold(context.Background(), r.id, pv, held) }
+}
+
+func trashing(r *rig) error { return r.Trash(context.Background(), r.id, pv) }
+
+func unheld(t testing.TB, r *rig) { data(t, r); must(t, r.Hold(t.Context(), r.id, pv, false)) }
 
 func retained(t testing.TB, r *rig) { data(t, r); must(t, r.Retain(t.Context(), r.id, pv)) }
 func trashed(t testing.TB, r *rig)  { data(t, r); must(t, r.Trash(t.Context(), r.id, pv)) }

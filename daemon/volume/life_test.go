@@ -25,6 +25,8 @@ func TestLife(t *testing.T) {
 		"gone, asked again":    {"Create Trash Purge Trash Purge Undo", ""},
 		"kept":                 {"Create Retain Purge Sweep", "default-data-pvc-1/ volumes/pvc-1.json"},
 		"kept, deleted anyway": {"Create Retain Trash Purge", ""},
+		"not held, and swept":  {"Create Unhold Sweep", "default-data-pvc-1/ volumes/pvc-1.json"},
+		"not held, deleted":    {"Create Unhold Trash Purge", ""},
 		"put back":             {"Create Trash PutBack PutBack", "default-data-pvc-1/ volumes/pvc-1.json"},
 		"put back, and gone":   {"Create Trash PutBack Trash Purge", ""},
 		"archived":             {"Create Archive Purge", "archive/pvc-1/ archive/pvc-1.json"},

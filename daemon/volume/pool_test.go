@@ -28,6 +28,7 @@ func calls(r *rig) map[string]func() error {
 		"Archive":    func() error { return r.Archive(ctx, r.id, pv) },
 		"Retain":     func() error { return r.Retain(ctx, r.id, pv) },
 		"Published":  func() error { return r.Published(ctx, r.id, pv) },
+		"Unhold":     func() error { return r.Hold(ctx, r.id, pv, false) },
 		"Purge":      func() error { _, err := r.Pool.Purge(ctx, r.id, "pvc-trashed"); return err },
 		"Discard":    func() error { return r.Discard(ctx, r.id, "pvc-trashed") },
 		"Lookup":     func() error { _, err := r.Lookup(ctx, r.id, pv); return err },
@@ -224,6 +225,7 @@ func TestNames(t *testing.T) {
 			"Trash":   r.Trash(t.Context(), r.id, name),
 			"Archive": r.Archive(t.Context(), r.id, name),
 			"Retain":  r.Retain(t.Context(), r.id, name),
+			"Unhold":  r.Hold(t.Context(), r.id, name, false),
 			"Purge":   func() error { _, err := r.Purge(t.Context(), r.id, name); return err }(),
 		} {
 			if !errors.Is(err, record.ErrName) {
@@ -294,8 +296,10 @@ func TestPlaces(t *testing.T) {
 		"PutBack": {"absent": ErrNotRecorded, "emptying": ErrPlace, "staging": ErrPlace, "nowhere": ErrPlace},
 		"Archive": {"trash": ErrPlace, "emptying": ErrPlace, "staging": ErrPlace},
 		"Retain":  {"trash": ErrPlace, "archive": ErrPlace},
-		"Purge":   {"pool": ErrPlace, "staging": ErrPlace},
-		"empty":   {"pool": ErrPlace, "staging": ErrPlace, "trash": ErrPlace},
+		"Unhold": {"absent": ErrNotRecorded, "archived": ErrNotRecorded, "trash": ErrPlace,
+			"emptying": ErrPlace, "archive": ErrPlace, "staging": ErrPlace, "nowhere": ErrPlace},
+		"Purge": {"pool": ErrPlace, "staging": ErrPlace},
+		"empty": {"pool": ErrPlace, "staging": ErrPlace, "trash": ErrPlace},
 	}
 	for call, refused := range want {
 		for place, before := range reach {

@@ -22,7 +22,7 @@ func (p *Pool) Undo(ctx context.Context, id mounts.Identity, pv string) error {
 			return s.dropStaging(pv)
 		case err != nil:
 			return err
-		case r.Retained:
+		case r.Retained, r.Unheld:
 			return ErrRetained
 		case place == record.InTrash, place == record.Emptying, place == record.InArchive:
 			return wrongPlace(place)
@@ -94,7 +94,7 @@ func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 		if err != nil || place == "" {
 			return err
 		}
-		if place == record.InPool || r.Retained || r.Version < record.Version {
+		if place == record.InPool || r.Retained || r.Unheld || r.Version < record.Version {
 			if err := s.trash(r, place); err != nil {
 				return err
 			}
@@ -179,8 +179,8 @@ func (s *session) outgoing(pv, to string, other record.Place) (r record.Record, 
 func (s *session) trash(r record.Record, place record.Place) error {
 	// What a record of version 1 has in the trash may go when it has no object: that version did
 	// not tell what it let go.
-	if r.Retained || r.Version < record.Version {
-		r.Retained = false
+	if r.Retained || r.Unheld || r.Version < record.Version {
+		r.Retained, r.Unheld = false, false
 		if err := s.rewrite(r); err != nil {
 			return err
 		}
@@ -296,7 +296,28 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 		case r.Retained:
 			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
 		}
-		r.Retained = true
+		r.Retained, r.Unheld = true, false
+		return s.rewrite(r)
+	})
+}
+
+// Hold notes in the record whether the volume's object has our finalizer. One without it is
+// retained when it goes, by whomever. A volume that is not in its place is refused.
+func (p *Pool) Hold(ctx context.Context, id mounts.Identity, pv string, held bool) error {
+	return p.on(ctx, id, pv, func(s *session) error {
+		if err := s.open(volumesDir); err != nil {
+			return err
+		}
+		r, place, err := s.find(pv)
+		switch {
+		case err != nil:
+			return err
+		case place != record.InPool:
+			return wrongPlace(place)
+		case r.Unheld == !held: // by an earlier call, which may have died before it was durable
+			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
+		}
+		r.Unheld = !held
 		return s.rewrite(r)
 	})
 }

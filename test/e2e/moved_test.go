@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -34,4 +38,33 @@ func TestPoolMoved(t *testing.T) {
 	h.run()
 	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
 	h.wantTree(pool.Of(data.Name, w.Bound("new").Name)...)
+}
+
+// Half of the objects were made again with the new path: the pool is open, and the others are told
+// that their pods look elsewhere.
+func TestHalfThePoolMoved(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	class := w.Class("c", immediate)
+	left, again := h.made("left", class), h.made("again", class)
+	h.Kill()
+	other := w.hostAt(hosttest.PoolMount(w, h.image), "a")
+	w.patchVolume(again.Name, types.MergePatchType, `{"metadata":{"finalizers":null}}`)
+	volumes := w.Client().CoreV1().PersistentVolumes()
+	w.Must(volumes.Delete(w.Ctx, again.Name, metav1.DeleteOptions{}))
+	w.Must(w.WaitVolumeGone(w.Soon(), again.Name))
+	again.ResourceVersion, again.UID = "", ""
+	again.Spec.HostPath.Path = filepath.Join(other.mount, again.Name)
+	_, err := volumes.Create(w.Ctx, again, metav1.CreateOptions{})
+	w.Must(err)
+	other.run()
+	told, err := w.WaitEvent(w.Soon(), w.Volume(left.Name), "PathMismatch")
+	w.Must(err)
+	if !strings.Contains(told.Message, other.mount) || !strings.Contains(told.Message, h.mount) {
+		t.Errorf("%s", told.Message)
+	}
+	if out, _ := other.Call("status"); strings.Contains(out, "closed") {
+		t.Errorf("%s", out)
+	}
+	other.wantTree(pool.Of(left.Name, again.Name)...)
 }

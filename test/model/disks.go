@@ -198,7 +198,13 @@ var calls = map[string]func(m made) (value any, err error){
 var changes = map[string]func(*volume.Pool, context.Context, mounts.Identity, string) error{
 	"Undo": (*volume.Pool).Undo, "Trash": (*volume.Pool).Trash, "Discard": (*volume.Pool).Discard,
 	"Archive": (*volume.Pool).Archive, "Retain": (*volume.Pool).Retain, "Published": (*volume.Pool).Published,
-	"Forget": (*volume.Pool).Forget,
+	"Forget": (*volume.Pool).Forget, "Hold": holding(true), "Unhold": holding(false),
+}
+
+func holding(held bool) func(*volume.Pool, context.Context, mounts.Identity, string) error {
+	return func(p *volume.Pool, ctx context.Context, id mounts.Identity, pv string) error {
+		return p.Hold(ctx, id, pv, held)
+	}
 }
 
 // identity of a directory.

@@ -31,6 +31,8 @@ func (on *machine) named(r *http.Request) string {
 		return op{kind: createVolume}.verb() + " " + string(killer.VolumeName.Find(body(r)))
 	case r.URL.Path == volumesPath && !r.URL.Query().Has("labelSelector"):
 		return op{kind: eachVolume}.verb()
+	case one && r.Method == http.MethodPatch && bytes.Contains(body(r), []byte(`"finalizers":`)):
+		return op{kind: holdVolume}.verb() + " " + name
 	case one && r.Method == http.MethodPatch && r.Header.Get("Content-Type") == string(types.MergePatchType):
 		return op{kind: writeCapacity}.verb() + " " + name
 	case one && does[r.Method] != ended:

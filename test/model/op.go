@@ -20,6 +20,7 @@ const (
 	getSnapshot                // from the API server
 	createVolume               // with what in which cell
 	releaseVolume              // takes the product's finalizer off
+	holdVolume                 // puts the product's finalizer on, if it is unchanged
 	deleteVolume               // if it is unchanged
 	writeStatus                // of a claim, if it is unchanged
 	writeCapacity              // of a volume object, if it is unchanged
@@ -46,7 +47,8 @@ var kindNames = map[kind]string{
 	releaseContent: "takes its finalizer off the content of",
 	getClaim:       "reads claim", getVolume: "reads volume object", eachVolume: "reads all volume objects", readLease: "reads the lease",
 	fewVolumes:   "reads the volume objects, if they are few",
-	createVolume: "creates volume object", releaseVolume: "takes its finalizer off volume", deleteVolume: "deletes volume object",
+	createVolume: "creates volume object", releaseVolume: "takes its finalizer off volume",
+	holdVolume: "puts its finalizer on volume", deleteVolume: "deletes volume object",
 	writeStatus: "writes the status of the claim of", writeCapacity: "writes the size of volume object",
 	listVolumes: "reads all volume objects", markVolume: "marks volume object",
 	writeTomb: "writes the tombstone of", readTomb: "reads the tombstone of",

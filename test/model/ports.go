@@ -164,6 +164,12 @@ func (s server) ReleaseFinalizer(_ context.Context, pv *corev1.PersistentVolume)
 	return s.object(op{kind: releaseVolume, at: numberOf(pv.Name), with: volumeOf(pv)})
 }
 
+func (s server) HoldVolume(
+	_ context.Context, pv *corev1.PersistentVolume,
+) (*corev1.PersistentVolume, error) {
+	return s.object(op{kind: holdVolume, at: numberOf(pv.Name), with: volumeOf(pv)})
+}
+
 func (s server) DeleteVolume(_ context.Context, pv *corev1.PersistentVolume) error {
 	_, err := s.ask(op{kind: deleteVolume, at: numberOf(pv.Name), with: volumeOf(pv)})
 	return err

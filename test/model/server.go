@@ -18,6 +18,8 @@ func (e *etcd) serve(o op) response {
 		return response{volume: e.create(o.at, o.with)}
 	case releaseVolume:
 		return e.release(o.at, o.with)
+	case holdVolume:
+		return e.hold(o.at, o.with)
 	case deleteVolume:
 		return e.remove(o.at, o.with)
 	case writeStatus:
@@ -63,6 +65,22 @@ func (e *etcd) release(cell int, given object) response {
 		now.version = next(now.version)
 		e.put(cell, now)
 	}
+	return response{volume: now}
+}
+
+// hold is Client.HoldVolume (daemon/kube) and what the API server does with its patch.
+func (e *etcd) hold(cell int, given object) response {
+	now := e.volumes[cell]
+	switch {
+	case given.finalizer:
+		return response{volume: given}
+	case !now.exists:
+		return response{}
+	case now.version != given.version:
+		return response{fault: conflict}
+	}
+	now.finalizer, now.version = true, next(now.version)
+	e.put(cell, now)
 	return response{volume: now}
 }
 

@@ -44,6 +44,10 @@ var operations = []operation{
 		_, err := r.client.ReleaseFinalizer(ctx, r.given)
 		return err, r.serve(op{kind: releaseVolume, with: r.seen})
 	}},
+	{"hold", func(ctx context.Context, r *real) (error, error) {
+		_, err := r.client.HoldVolume(ctx, r.given)
+		return err, r.serve(op{kind: holdVolume, with: r.seen})
+	}},
 	{"delete", func(ctx context.Context, r *real) (error, error) {
 		return r.client.DeleteVolume(ctx, r.given), r.serve(op{kind: deleteVolume, with: r.seen})
 	}},
@@ -252,13 +256,27 @@ func TestServer(t *testing.T) {
 			todo <- []operation{first, second}
 		}
 	}
-	for _, sequence := range ofSizes() {
+	for _, sequence := range append(ofSizes(), ofHolding()...) {
 		todo <- sequence
 	}
 	close(todo)
 	all.Wait()
 	compareWatches(ctx, t, plane, client, done)
 	done.complete(t)
+}
+
+// ofHolding are sequences in which a finalizer is put on that was off.
+func ofHolding() (all [][]operation) {
+	for _, then := range []string{
+		"hold", "read again", "policy", "object deleted", "claim deleted", "claimRef", "release",
+	} {
+		var sequence []operation
+		for _, name := range []string{"finalizers", "read again", then, "hold", "hold"} {
+			sequence = append(sequence, operationNamed(name))
+		}
+		all = append(all, sequence)
+	}
+	return all
 }
 
 func compare(ctx context.Context, plane *cluster.Cluster, client *kube.Client, sequence []operation, done *served) error {

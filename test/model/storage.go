@@ -90,6 +90,14 @@ func (s storage) Retain(_ context.Context, id mounts.Identity, pv string) error 
 	return s.ask(id, "Retain", pv).err
 }
 
+func (s storage) Hold(_ context.Context, id mounts.Identity, pv string, held bool) error {
+	name := "Unhold"
+	if held {
+		name = "Hold"
+	}
+	return s.ask(id, name, pv).err
+}
+
 func (s storage) Published(_ context.Context, id mounts.Identity, pv string) error {
 	return s.ask(id, "Published", pv).err
 }

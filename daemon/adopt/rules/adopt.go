@@ -281,7 +281,9 @@ func alreadyRecorded(f Facts) (Verdict, bool) {
 	case f.Record.Directory != DirectoryOf(f.Pool, f.Volume) || f.Record.ClaimUID != string(f.Volume.Spec.ClaimRef.UID):
 		return refuse(true, "", "it is recorded as directory %q of claim %s/%s", f.Record.Directory, f.Record.Namespace, f.Record.Claim)
 	}
-	complete := labelledFor(f.Volume, f.Pool, f.Node) && slices.Contains(f.Volume.Finalizers, plan.Finalizer)
+	// The daemon takes the finalizer off one whose policy keeps the data.
+	held := slices.Contains(f.Volume.Finalizers, plan.Finalizer) || f.Record.Unheld
+	complete := labelledFor(f.Volume, f.Pool, f.Node) && held
 	return Verdict{Action: Ours}, complete
 }
 

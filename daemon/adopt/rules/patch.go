@@ -127,8 +127,11 @@ func UndoPatch(v *corev1.PersistentVolume) plan.MetadataPatch {
 	if begun && !adopted { // a call that was cut off: no finalizer was added
 		return m
 	}
-	if v.Annotations[plan.AdoptedAnnotation] != AdoptedWith {
+	switch had := v.Annotations[plan.AdoptedAnnotation] == AdoptedWith; {
+	case !had:
 		m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == plan.Finalizer })
+	case !slices.Contains(m.Finalizers, plan.Finalizer): // the daemon took it off since
+		m.Finalizers = append(m.Finalizers, plan.Finalizer)
 	}
 	return m
 }
