@@ -146,7 +146,7 @@ func TestAdoptedVolume(t *testing.T) {
 	pv.Status.Phase, pv.Spec.ClaimRef = corev1.VolumeReleased, &corev1.ObjectReference{Namespace: "default", Name: "data", UID: "u-1"}
 	pool := plan.Pool{Name: pv.Labels[plan.PoolLabel], Path: "/srv/fast"}
 	facts := plan.VolumeFacts{Volume: &pv, Self: plan.Self{Provisioner: plan.DefaultProvisioner, Node: "node-a"}, Pool: &pool, Record: &record.Record{PV: pv.Name, Directory: pv.Name, Place: record.InPool}}
-	if v := plan.ForVolume(facts); v.Action != plan.Ignore {
+	if v := plan.ForVolume(facts); v.Action != plan.Unhold {
 		t.Errorf("as it is made: %+v", v)
 	}
 	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
