@@ -21,9 +21,11 @@ build: $(BUILD)/hostpath-provisioner ## the daemon, one static binary
 
 .PHONY: $(BUILD)/hostpath-provisioner
 $(BUILD)/hostpath-provisioner:
+ifndef BUILT
 	@mkdir -p $(BUILD)
 	@echo "building the daemon"
 	@$(GO) build $(GOFLAGS) -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/hostpath-provisioner
+endif
 
 help: ## this list
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -40,8 +42,9 @@ demo: deps build $(if $(KUBECONFIG),,$(BUILD)/controlplane) ## the main job, ste
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
-test: deps ## everything that must pass to land
-	@sh test/groups.sh lint shape alerts unit sanity e2e fuzz trials
+# The lanes take about as long as each other. What they need is built before, and not again in each.
+test: deps build $(BUILD)/controlplane $(BUILD)/kubectl ## everything that must pass to land
+	@BUILT=yes sh test/groups.sh lint shape alerts unit,sanity,fuzz,try-crash,try-chaos+e2e,try-storm,try-hang,try-hostile,try-soak
 
 quick: lint shape ## what touches no API server and waits for nothing long, for a change under way
 	@$(GO) test $(GOFLAGS) $(PURE)
@@ -70,7 +73,7 @@ HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
 	@$(RERUN) $(GOFLAGS) $(PURE) && pure=passed; \
-		$(RERUN) $(GOFLAGS) -count=1 -timeout 40m $(HOST) && [ "$$pure" ]
+		$(RERUN) $(GOFLAGS) -count=1 -timeout 40m -p 3 $(HOST) && [ "$$pure" ]
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@echo "testing the daemon against a real API server and real filesystems"
@@ -78,11 +81,14 @@ e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
 # The worlds of test/model are explored by its tests, in unit.
-TRIALS := crash storm hang hostile chaos soak
+TRIALS := $(addprefix try-,crash storm hang hostile chaos soak)
 trials: build $(BUILD)/controlplane ## what tries the product hard, in short forms
-	@failed=; for t in $(TRIALS); do echo "trying the product: $$t"; \
-		$(GO) run $(GOFLAGS) ./test/$$t -short || failed="$$failed $$t"; done; \
-		[ -z "$$failed" ] || { echo "trials failed:$$failed"; exit 1; }
+	@BUILT=yes sh test/groups.sh $(TRIALS)
+
+.PHONY: $(TRIALS)
+$(TRIALS): build $(BUILD)/controlplane
+	@echo "trying the product: $(@:try-%=%)"
+	@$(GO) run $(GOFLAGS) ./test/$(@:try-%=%) -short
 
 # The detector sees what a run happens to do. Two tests measure memory, of which it takes much.
 RACED     = CGO_ENABLED=1 $(GO)

@@ -37,6 +37,7 @@ func TestBackup(t *testing.T) {
 	class := w.Class("c", immediate)
 	one, two, released := h.made("one", class), h.made("two", class), h.made("released", class)
 	w.retain(released.Name)
+	w.held(released.Name, false)
 	w.DeleteClaim("released")
 	_, err := w.WaitVolumePhase(w.Soon(), released.Name, "Released")
 	w.Must(err)
@@ -52,10 +53,12 @@ func TestBackup(t *testing.T) {
 	}
 	w.Must(os.WriteFile(file, w.own([]byte(text)), 0o600))
 	h.Kill()
-	for _, pv := range []string{one.Name, two.Name, released.Name} {
+	for _, pv := range []string{one.Name, two.Name} {
 		w.deleteVolume(pv)
 		w.force(pv)
 	}
+	w.deleteVolume(released.Name)
+	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
 	w.DeleteClaim("one")
 	w.DeleteClaim("two")
 	w.Eventually("the claims are gone", func() bool {
