@@ -156,7 +156,8 @@ func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 }
 
 // tellAstray tells the volumes of a pool to which no pod comes, because the node's labels are other
-// ones than when they were made, and those whose pods look in another directory.
+// ones than when they were made, and those whose pods look in another directory. What a record says
+// wrongly of the finalizer is mended.
 func (c *Controller) tellAstray(w *poolWorker, records []record.Record) {
 	if node, known := c.Listers.Nodes.Get(c.Node); known {
 		for _, v := range c.Listers.Volumes.List() {
@@ -173,6 +174,9 @@ func (c *Controller) tellAstray(w *poolWorker, records []record.Record) {
 		}
 		if verdict, is := c.OffItsPath(v, w.Pool, rec); is {
 			c.reportVolume(w, v, verdict)
+		}
+		if plan.NotedLate(v, rec) {
+			w.volumes.Add(item{name: rec.PV})
 		}
 	}
 }

@@ -84,21 +84,32 @@ func MisHeld(v *corev1.PersistentVolume) bool {
 	return v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
 }
 
+// NotedLate reports whether the record of a volume that has our finalizer again does not say so: a
+// daemon died in between.
+func NotedLate(v *corev1.PersistentVolume, r record.Record) bool {
+	return r.Unheld && v.DeletionTimestamp == nil && v.Status.Phase == corev1.VolumeBound &&
+		v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+}
+
 // wronglyHeld: a finalizer that people took off is not put on again, the record tells. One of a CSI
 // driver's that adopt replaced stays held, because adopt --undo deletes our object for a moment.
 func wronglyHeld(f VolumeFacts) (Verdict, bool) {
-	r := f.Record
-	if !MisHeld(f.Volume) || f.Silent || f.Pool == nil || f.Closed != "" || f.Unreadable != "" ||
-		r == nil || r.Place != record.InPool || r.Replaced != "" {
+	v, r := f.Volume, f.Record
+	if r == nil || !MisHeld(v) && !NotedLate(v, *r) {
 		return Verdict{}, false
 	}
-	if !f.points() || !home(f.Volume, f.Pool.Scope, f.Node) {
+	if f.Silent || f.Pool == nil || f.Closed != "" || f.Unreadable != "" ||
+		r.Place != record.InPool || r.Replaced != "" {
 		return Verdict{}, false
 	}
-	if slices.Contains(f.Volume.Finalizers, Finalizer) {
+	switch {
+	case !f.points(), !home(v, f.Pool.Scope, f.Node):
+		return Verdict{}, false
+	case MisHeld(v) && slices.Contains(v.Finalizers, Finalizer):
 		return Verdict{Action: Unhold}, true
+	default:
+		return Verdict{Action: Hold}, r.Unheld
 	}
-	return Verdict{Action: Hold}, r.Unheld
 }
 
 // Unclaimed reports whether the claim of a volume is gone. It is Failed where

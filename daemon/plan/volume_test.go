@@ -177,6 +177,8 @@ func TestHeld(t *testing.T) {
 		"kept, in place of a CSI driver's":    {[]change{keepData, bound, replaced}, Ignore},
 		"kept, on every node":                 {[]change{keepData, bound, everyNode}, Ignore},
 		"goes, off":                           {[]change{unfinalized, bound, notHeld}, Hold},
+		"goes, on, and not noted":             {[]change{bound, notHeld}, Hold},
+		"goes, on":                            {[]change{bound}, Ignore},
 		"goes, off by people's hand":          {[]change{unfinalized, bound}, Ignore},
 		"goes, off, being deleted":            {[]change{unfinalized, bound, notHeld, deleting}, Ignore},
 		"goes, off, and its claim went first": {[]change{unfinalized, notHeld}, Delete},

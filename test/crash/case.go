@@ -37,7 +37,9 @@ type testCase struct {
 
 func (e *environment) newCase(op operation) *testCase {
 	e.serial++
-	return &testCase{environment: e, op: op, expectation: expectation{claim: fmt.Sprintf("claim-%d", e.serial), snapshot: op.snapshot}}
+	return &testCase{environment: e, op: op, expectation: expectation{
+		claim: fmt.Sprintf("claim-%d", e.serial), snapshot: op.snapshot, unheld: op.class == retaining,
+	}}
 }
 
 // Steps of operations. None of them waits for the daemon, which may be dead.
@@ -104,6 +106,14 @@ func (t *testCase) dropped() {
 func (t *testCase) dropVolume() {
 	err := t.Client.CoreV1().PersistentVolumes().Delete(t.ctx, t.pv(), metav1.DeleteOptions{})
 	t.Must(err, "deleting a volume object")
+}
+
+// turn has the volume's data deleted with its claim, as an administrator does.
+func (t *testCase) turn() {
+	_, err := t.Client.CoreV1().PersistentVolumes().Patch(t.ctx, t.pv(), types.MergePatchType,
+		[]byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`), metav1.PatchOptions{})
+	t.Must(err, "changing a volume's policy")
+	t.unheld = false
 }
 
 // forgetState is the loss of the state directory, while no daemon runs.
@@ -321,6 +331,9 @@ func (t *testCase) clear(broken bool) {
 		t.killed = false
 		switch t.outcome {
 		case bound:
+			if t.unheld {
+				t.turn()
+			}
 			t.drop()
 		case archived:
 			t.rid("archive")

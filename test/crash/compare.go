@@ -26,6 +26,7 @@ type expectation struct {
 	outcome    outcome
 	data       string // what a pod wrote, "" if none did
 	mib        int64  // that were requested last, 0 for as many as at first
+	unheld     bool   // its policy keeps the data: the object has no finalizer of ours
 	growing    bool   // it may have been growing when it was deleted: its record has one of the sizes
 	// killed: the daemon may have died between the removal of the object and the note of it. Then
 	// the volume is kept whole in the trash, with its record, in place of being gone.
@@ -57,7 +58,10 @@ const firstMiB = 1
 
 // record is the volume's.
 func (w expectation) record() record {
-	return record{w.pv(), w.uid, w.pv(), w.outcome == retained, w.size() << 20}
+	return record{
+		PV: w.pv(), ClaimUID: w.uid, Directory: w.pv(), Retained: w.outcome == retained,
+		Unheld: w.unheld && w.outcome == bound, Requested: w.size() << 20,
+	}
 }
 
 // kept reports whether the volume is one that is gone but for what a kill left in the trash: the
@@ -110,7 +114,7 @@ type claim struct {
 
 type object struct {
 	uid, phase, path string // UID of its claim
-	finalizers       int    // ours, of which there should be one
+	finalizers       int    // ours, of which there should be one, or none where the data is kept
 	going            bool
 	mib              int64
 }
@@ -127,6 +131,7 @@ type record struct {
 	ClaimUID  string `json:"claimUID"`
 	Directory string `json:"directory"`
 	Retained  bool   `json:"retained"`
+	Unheld    bool   `json:"unheld"`
 	Requested int64  `json:"requested"` // bytes
 }
 
@@ -230,7 +235,11 @@ func (w expectation) objectFlaws(s snapshot) (all []string) {
 	}
 	path := o.path
 	o.path = ""
-	if o != (object{w.uid, "Bound", "", 1, false, w.size()}) || !strings.HasSuffix(path, "/pool/"+w.pv()) {
+	held := 1
+	if w.unheld {
+		held = 0
+	}
+	if o != (object{w.uid, "Bound", "", held, false, w.size()}) || !strings.HasSuffix(path, "/pool/"+w.pv()) {
 		all = append(all, fmt.Sprintf("object %+v at %s", o, path))
 	}
 	return all

@@ -13,6 +13,12 @@ import (
 const uid = "0a1b2c3d-1111-2222-3333-444455556666"
 
 // good is the state with one claim that ended as it was to.
+// recorded is the record of the volume, of so many MiB.
+func recorded(mib int64) record {
+	pv := "pvc-" + uid
+	return record{PV: pv, ClaimUID: uid, Directory: pv, Requested: mib << 20}
+}
+
 func good(f outcome) (expectation, snapshot) {
 	w := expectation{claim: "c", uid: uid, outcome: f, data: "text"}
 	s := snapshot{
@@ -27,11 +33,13 @@ func good(f outcome) (expectation, snapshot) {
 	case bound:
 		s.claims["c"] = claim{uid, "Bound", w.pv(), false, 1, ""}
 		s.objects[w.pv()] = object{uid, "Bound", "/media/pool/" + w.pv(), 1, false, 1}
-		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), false, 1 << 20}
+		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, recorded(1)
 	case retained:
-		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), true, 1 << 20}
+		kept := recorded(1)
+		kept.Retained = true
+		s.dirs["pool/"+w.pv()], s.records["volumes/"+w.pv()+".json"] = d, kept
 	case archived:
-		s.dirs["archive/"+w.pv()], s.records["archive/"+w.pv()+".json"] = d, record{w.pv(), uid, w.pv(), false, 1 << 20}
+		s.dirs["archive/"+w.pv()], s.records["archive/"+w.pv()+".json"] = d, recorded(1)
 	}
 	return w, s
 }
@@ -88,7 +96,7 @@ func TestCompareKept(t *testing.T) {
 		for _, thing := range []string{"trash/" + pv, "volumes/" + pv + ".json"} {
 			s.things[thing] = uid
 		}
-		s.dirs["trash/"+pv], s.records["volumes/"+pv+".json"] = dir{dirMode, dirUID, dirGID, "text"}, record{pv, uid, pv, false, 1 << 20}
+		s.dirs["trash/"+pv], s.records["volumes/"+pv+".json"] = dir{dirMode, dirUID, dirGID, "text"}, recorded(1)
 		return s
 	}
 	w := expectation{claim: "c", uid: uid, outcome: gone, data: "text", killed: true}
@@ -131,18 +139,22 @@ func TestCompareFlaws(t *testing.T) {
 		spoil   func(*snapshot)
 		want    string
 	}{
-		"data":       {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{dirMode, dirUID, dirGID, ""} }, `data ""`},
-		"kept data":  {archived, func(s *snapshot) { s.dirs["archive/"+pv] = dir{dirMode, dirUID, dirGID, "x"} }, `data "x"`},
-		"mode":       {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{0o700, dirUID, dirGID, "text"} }, "mode 0700"},
-		"owner":      {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{dirMode, 0, 0, "text"} }, "owner 0:0"},
-		"record":     {bound, func(s *snapshot) { s.records["volumes/"+pv+".json"] = record{} }, "record"},
-		"retained":   {retained, func(s *snapshot) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false, 1 << 20} }, "Retained:false"},
-		"pending":    {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Pending", "", false, 0, ""} }, "Pending"},
-		"other":      {bound, func(s *snapshot) { s.claims["c"] = claim{"other", "Bound", pv, false, 1, ""} }, "other"},
-		"size":       {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Bound", pv, false, 2, ""} }, "mib:2"},
-		"growing":    {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Bound", pv, false, 1, "Resizing"} }, "Resizing"},
-		"larger":     {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, false, 2} }, "mib:2"},
-		"promised":   {bound, func(s *snapshot) { s.records["volumes/"+pv+".json"] = record{pv, uid, pv, false, 2 << 20} }, "Requested:2097152"},
+		"data":      {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{dirMode, dirUID, dirGID, ""} }, `data ""`},
+		"kept data": {archived, func(s *snapshot) { s.dirs["archive/"+pv] = dir{dirMode, dirUID, dirGID, "x"} }, `data "x"`},
+		"mode":      {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{0o700, dirUID, dirGID, "text"} }, "mode 0700"},
+		"owner":     {bound, func(s *snapshot) { s.dirs["pool/"+pv] = dir{dirMode, 0, 0, "text"} }, "owner 0:0"},
+		"record":    {bound, func(s *snapshot) { s.records["volumes/"+pv+".json"] = record{} }, "record"},
+		"retained": {retained, func(s *snapshot) {
+			s.records["volumes/"+pv+".json"] = recorded(1)
+		}, "Retained:false"},
+		"pending": {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Pending", "", false, 0, ""} }, "Pending"},
+		"other":   {bound, func(s *snapshot) { s.claims["c"] = claim{"other", "Bound", pv, false, 1, ""} }, "other"},
+		"size":    {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Bound", pv, false, 2, ""} }, "mib:2"},
+		"growing": {bound, func(s *snapshot) { s.claims["c"] = claim{uid, "Bound", pv, false, 1, "Resizing"} }, "Resizing"},
+		"larger":  {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, false, 2} }, "mib:2"},
+		"promised": {bound, func(s *snapshot) {
+			s.records["volumes/"+pv+".json"] = recorded(2)
+		}, "Requested:2097152"},
 		"finalizer":  {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 0, false, 1} }, "finalizers:0"},
 		"going":      {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/" + pv, 1, true, 1} }, "going:true"},
 		"other path": {bound, func(s *snapshot) { s.objects[pv] = object{uid, "Bound", "/pool/x", 1, false, 1} }, "/pool/x"},
@@ -224,7 +236,8 @@ func TestOperations(t *testing.T) {
 		if op.dies != "" && len(op.steps) == 0 {
 			t.Errorf("%q: who is to die at %q?", op.name, op.dies)
 		}
-		if (op.outcome == archived) != (op.class == archiving) || (op.outcome == retained) != (op.class == retaining) {
+		archives, retains := op.class == archiving, op.class == retaining
+		if (op.outcome == archived) != archives || op.outcome == retained && !retains {
 			t.Errorf("%q: its class does not fit its outcome", op.name)
 		}
 	}

@@ -50,6 +50,7 @@ var (
 	grow       = []step{(*testCase).grow}
 	growTwice  = []step{(*testCase).grow, (*testCase).grow}
 	tooMuch    = []step{(*testCase).growTooMuch}
+	turn       = []step{(*testCase).turn}
 	lower      = []step{(*testCase).lower}
 )
 
@@ -68,6 +69,8 @@ var operations = []operation{
 	{name: "delete and purge", class: deleted, fromBound: true, steps: drop, outcome: gone},
 	{name: "volume deleted before its claim", class: deleted, fromBound: true, steps: dropEarly, outcome: gone},
 	{name: "archive", class: archiving, fromBound: true, steps: drop, outcome: archived},
+	{name: "create, publish and unhold", class: retaining, steps: ask, outcome: bound},
+	{name: "hold", class: retaining, fromBound: true, steps: turn, outcome: bound},
 	{name: "retain", class: retaining, fromBound: true, steps: letGo, outcome: retained},
 
 	{name: "expand", class: deleted, fromBound: true, steps: grow, outcome: bound},

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -49,13 +48,11 @@ func TestHalfThePoolMoved(t *testing.T) {
 	left, again := h.made("left", class), h.made("again", class)
 	h.Kill()
 	other := w.hostAt(hosttest.PoolMount(w, h.image), "a")
-	w.patchVolume(again.Name, types.MergePatchType, `{"metadata":{"finalizers":null}}`)
-	volumes := w.Client().CoreV1().PersistentVolumes()
-	w.Must(volumes.Delete(w.Ctx, again.Name, metav1.DeleteOptions{}))
-	w.Must(w.WaitVolumeGone(w.Soon(), again.Name))
+	w.deleteVolume(again.Name)
+	w.force(again.Name)
 	again.ResourceVersion, again.UID = "", ""
 	again.Spec.HostPath.Path = filepath.Join(other.mount, again.Name)
-	_, err := volumes.Create(w.Ctx, again, metav1.CreateOptions{})
+	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, again, metav1.CreateOptions{})
 	w.Must(err)
 	other.run()
 	told, err := w.WaitEvent(w.Soon(), w.Volume(left.Name), "PathMismatch")

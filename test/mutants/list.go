@@ -28,6 +28,20 @@ type proof struct {
 
 func (p proof) String() string { return p.Package + " -run " + p.Run }
 
+// top selects the tests, without their subtests.
+func (p proof) top() string {
+	top, _, _ := strings.Cut(p.Run, "/")
+	return top
+}
+
+// wait is how long a proof takes beside others: what runs the daemon itself comes last.
+func (p proof) wait() int {
+	if strings.HasPrefix(p.Package, "test/") {
+		return 1
+	}
+	return 0
+}
+
 // listDir has the entries, relative to the repository's root.
 const listDir = "test/mutants/list"
 
@@ -206,7 +220,7 @@ func (p proof) find(root string) (tag, why string) {
 	if len(files) == 0 {
 		return "", "package " + p.Package + " has no tests"
 	}
-	top, _, _ := strings.Cut(p.Run, "/")
+	top := p.top()
 	wanted, found := regexp.MustCompile(top), false
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,10 @@ func try(ctx context.Context, opt options, chosen []mutant, out io.Writer) error
 		}, func(o outcome, about string) { count(o, builds, about) })
 		return summary(ctx, bad)
 	}
+	slices.SortStableFunc(chosen, func(a, b mutant) int { // each package is compiled as seldom as can be
+		return cmp.Or(cmp.Compare(a.Proof.wait(), b.Proof.wait()),
+			strings.Compare(a.Proof.Package, b.Proof.Package))
+	})
 	proofs := distinct(chosen)
 	fmt.Fprintf(out, "%d proofs without a breakage, which must be green\n", len(proofs))
 	each(ctx, provers, proofs, func(p prover, what proof) (outcome, string) { return p.prove(ctx, what), what.String() },
