@@ -246,6 +246,9 @@ func (a *Account) Grow(volume string, bytes uint64, s Space) (*Taken, error) {
 	return &Taken{account: a, volume: volume, bytes: bytes, growth: true, before: before}, nil
 }
 
+// Grows reports whether more is promised than before.
+func (t *Taken) Grows() bool { return t.bytes > t.before.Volume }
+
 // End ends a creation or a growth. kept reports whether the disk has the record, or may have it;
 // what is not kept is free again. certain is false if the records have to be counted to know what
 // is there: the volume was made or removed by several calls at the same time. Until then it keeps

@@ -76,19 +76,19 @@ func (h Handle) resize(s Storage, pv string, bytes int64, of capacity.Space, do 
 		return err
 	}
 	resized, err := do()
-	if certain := taken.End(err == nil && resized || err != nil && h.resized(s, pv, bytes)); !certain {
+	if certain := taken.End(err == nil && resized || err != nil && h.resized(s, pv, bytes, taken.Grows())); !certain {
 		h.pool.Recount()
 	}
 	return err
 }
 
-// resized reports whether a call that failed wrote the size in the record all the same, and also if
-// that cannot be told.
-func (h Handle) resized(s Storage, pv string, bytes int64) bool {
+// resized reports whether a call that failed wrote the size in the record all the same. If that
+// cannot be told it is the larger size that counts.
+func (h Handle) resized(s Storage, pv string, bytes int64, grows bool) bool {
 	r, err := s.Lookup(context.WithoutCancel(h.ctx), h.id, pv)
 	if err != nil && !errors.Is(err, volume.ErrNotRecorded) {
 		h.pool.Recount()
-		return true
+		return grows
 	}
 	return err == nil && r.Reserved() == uint64(max(bytes, 0))
 }

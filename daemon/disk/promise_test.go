@@ -28,6 +28,7 @@ type faulty struct {
 	*volume.Pool
 	mu            sync.Mutex
 	before, after func() error
+	away          func() error // of what is asked of a volume that there is
 	lists         int
 }
 
@@ -46,6 +47,24 @@ func (f *faulty) Create(ctx context.Context, id mounts.Identity, spec volume.Spe
 	}
 	dir, err := f.Pool.Create(ctx, id, spec)
 	return dir, errors.Join(err, f.fault(&f.after))
+}
+
+func (f *faulty) ResizeFrom(
+	ctx context.Context, id mounts.Identity, pv string, was, bytes int64,
+) (bool, error) {
+	if err := f.fault(&f.away); err != nil {
+		return false, err
+	}
+	return f.Pool.ResizeFrom(ctx, id, pv, was, bytes)
+}
+
+func (f *faulty) Lookup(
+	ctx context.Context, id mounts.Identity, pv string,
+) (record.Record, error) {
+	if err := f.fault(&f.away); err != nil {
+		return record.Record{}, err
+	}
+	return f.Pool.Lookup(ctx, id, pv)
 }
 
 func (f *faulty) List(ctx context.Context, id mounts.Identity) (volume.Inventory, error) {
@@ -206,6 +225,23 @@ func TestPromiseFollowsTheSize(t *testing.T) {
 		t.Error("what is not there was resized")
 	}
 	l.promised(850, "nothing to resize")
+}
+
+// Where it cannot be told whether a volume became smaller, as the pool is away, the larger size
+// counts until the records are read.
+func TestUncertainSize(t *testing.T) {
+	for _, c := range []struct{ was, bytes, want int64 }{{600, 400, 600}, {400, 600, 600}} {
+		l := newLedger(t)
+		h := open(t, l.Pool)
+		l.must(h.Create(sized("a", c.was)))
+		l.away = func() error { return errFault }
+		if err := h.ResizeFrom("a", c.was, c.bytes); !errors.Is(err, errFault) {
+			t.Fatal(err)
+		}
+		if got, _ := l.Account.Promised(); got != uint64(c.want) {
+			t.Errorf("from %d to %d: %d are promised, want %d", c.was, c.bytes, got, c.want)
+		}
+	}
 }
 
 // A call that is left behind in a hung pool gives back what it took when it ends.
