@@ -66,9 +66,14 @@ func (c *Controller) noteVolume(name string, err error) {
 }
 
 // noteContent notes how the work on a VolumeSnapshotContent ended, for which its VolumeSnapshot
-// waits. The policies let no event be about the content.
+// waits. The policies let no event be about the content. Of success nobody is told, and nothing is
+// looked up, where a copy goes on beside this (Do waits for that, and the model plays one of both).
 func (c *Controller) noteContent(i item, err error) {
 	about := report.About{What: "VolumeSnapshotContent " + i.name}
+	if err == nil {
+		c.refusals.Note(about, nil)
+		return
+	}
 	if known, is := c.Contents.Get(i.name); is {
 		about.Refs = []corev1.ObjectReference{report.Snapshot(known.Spec.SnapshotRef)}
 	}
