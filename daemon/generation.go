@@ -46,7 +46,7 @@ type generation struct {
 	client     *kube.Client
 	gate       *gate.Gate
 	controller *controller.Controller
-	publisher  *storagecapacity.Publisher
+	publishers storagecapacity.Group
 	mounts     chan struct{}
 
 	claims  *kube.Informer[*corev1.PersistentVolumeClaim]
@@ -72,7 +72,10 @@ type generation struct {
 
 // Self is the daemon that a configuration describes, as the rules see it.
 func Self(cfg config.Config) plan.Self {
-	return plan.Self{Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, Node: cfg.Node, AwaitRequest: !cfg.ActOnSelectedNode}
+	return plan.Self{
+		Provisioner: cfg.Provisioner, Aliases: cfg.Aliases, InPlaceOf: cfg.CSIDrivers,
+		Node: cfg.Node, AwaitRequest: !cfg.ActOnSelectedNode,
+	}
 }
 
 // newGeneration connects everything and starts nothing, so that a configuration that cannot work is
@@ -111,14 +114,14 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) {
 		g.controller.NodeChanged(was, now)
 		signal(d.changed)
-		g.publisher.Changed()
+		g.publishers.Changed()
 	})
-	g.publisher = g.newPublisher()
+	g.publishers = g.newPublishers()
 	options := controller.Options{
 		Self: self, Identity: leadership.Identity(cfg.Node), Host: d.host, BoundNode: func() string { return g.client.Credential().Node },
 		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
 		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
-		API:     g.client, Events: g.client, Published: published{g.publisher, g.client}, Metrics: observer{d.metrics, d.changed, g.publisher}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
+		API:     g.client, Events: g.client, Published: g.publishers, Metrics: observer{d.metrics, d.changed, g.publishers}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
 	}
 	if slices.ContainsFunc(cfg.Pools, config.Pool.TakesSnapshots) {
@@ -183,7 +186,7 @@ func (g *generation) followKubeconfig(ctx context.Context) {
 		switch {
 		case err == nil:
 			g.d.Log.Info("the credential was replaced and is in use", "file", g.cfg.Kubeconfig)
-			g.publisher.Retry()
+			g.publishers.Retry()
 			signal(g.d.changed)
 		case errors.Is(err, kube.ErrOtherServer):
 			g.d.Log.Info("the kubeconfig names another API server: the configuration is read again", "file", g.cfg.Kubeconfig)

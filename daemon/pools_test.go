@@ -134,7 +134,7 @@ func TestPromiseInTheStatus(t *testing.T) {
 // Without the Node object it is not known what to publish: what was published stays.
 func TestCapacitiesWithoutTheNode(t *testing.T) {
 	_, g := newDaemon(t)
-	if all, known := g.capacities(); known || len(all) > 0 {
+	if all, known := g.capacities(g.cfg.Provisioner); known || len(all) > 0 {
 		t.Errorf("%v, known: %t", all, known)
 	}
 }

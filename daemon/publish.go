@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
@@ -16,24 +18,30 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
 )
 
-func (g *generation) newPublisher() *storagecapacity.Publisher {
+// newPublishers makes what publishes: of the daemon's own provisioner, and of each CSI driver in
+// whose place it is.
+func (g *generation) newPublishers() (all storagecapacity.Group) {
+	for _, driver := range g.self.Drivers() {
+		all = append(all, g.newPublisher(driver))
+	}
+	return all
+}
+
+func (g *generation) newPublisher(driver string) *storagecapacity.Publisher {
+	what, alias := "the capacity for the scheduler", ""
+	if driver != g.cfg.Provisioner {
+		what, alias = what+" of "+driver, " --alias "+driver
+	}
 	return storagecapacity.New(storagecapacity.Options{
-		Provisioner: g.cfg.Provisioner, Node: plan.NodeLabelValue(g.cfg.Node), Enabled: g.cfg.PublishCapacity,
-		API: g.client, Log: g.d.Log, Wanted: g.capacities, Classes: g.ownClasses,
-		Requested: func(err error) { g.controller.OptionalRequest("the capacity for the scheduler", err) },
-		Mend:      "hostpath-provisioner manifests --no-classes --provisioner " + g.cfg.Provisioner + " --namespace " + cmp.Or(g.cfg.Namespace, kube.DefaultNamespace) + " | kubectl apply -f -",
+		Provisioner: driver, Node: plan.NodeLabelValue(g.cfg.Node), Enabled: g.cfg.PublishCapacity,
+		API: g.client.Publishing(driver), Log: g.d.Log,
+		Wanted:    func() ([]storagecapacity.Object, bool) { return g.capacities(driver) },
+		Classes:   func() []string { return g.comparedClasses(driver) },
+		Requested: func(err error) { g.controller.OptionalRequest(what, err) },
+		Mend: "hostpath-provisioner manifests --no-classes --provisioner " + g.cfg.Provisioner +
+			" --namespace " + cmp.Or(g.cfg.Namespace, kube.DefaultNamespace) + alias +
+			" | kubectl apply -f -",
 	})
-}
-
-// published is part of controller.Options.
-type published struct {
-	*storagecapacity.Publisher
-	client *kube.Client
-}
-
-// Offers is part of controller.Published.
-func (p published) Offers(ctx context.Context) (map[string]*plan.Offers, error) {
-	return storagecapacity.Offers(ctx, p.client)
 }
 
 // publish tells the scheduler what there is, once the work has begun.
@@ -47,40 +55,46 @@ func (g *generation) publish(ctx context.Context, started <-chan struct{}) {
 			case <-ctx.Done():
 				return
 			case <-g.d.promises.Changed():
-				g.publisher.Changed()
+				g.publishers.Changed()
 			}
 		}
 	}()
-	g.publisher.Run(ctx)
+	g.publishers.Run(ctx)
 }
 
-// ownClasses are the names of the classes of the daemon's own provisioner for whose claims the
-// scheduler chooses nodes. The CSIDriver of an alias is another program's.
-func (g *generation) ownClasses() (names []string) {
+// compares reports whether a class is of this driver, and the scheduler chooses its claims' nodes.
+func (g *generation) compares(driver string, class *storagev1.StorageClass) bool {
+	return class.Provisioner == driver && g.self.Compares(class)
+}
+
+// comparedClasses are the names of a driver's classes for whose claims the scheduler chooses nodes.
+func (g *generation) comparedClasses(driver string) (names []string) {
 	for _, class := range g.classes.List() {
-		if g.self.Compares(class) {
+		if g.compares(driver, class) {
 			names = append(names, class.Name)
 		}
 	}
 	return names
 }
 
-// capacities are the objects that this node is to publish. Without its Node object there are none.
-func (g *generation) capacities() (all []storagecapacity.Object, known bool) {
+// capacities are the objects that this node is to publish for a driver. Without its Node object
+// there are none.
+func (g *generation) capacities(driver string) (all []storagecapacity.Object, known bool) {
 	node, there := g.nodes.Get(g.cfg.Node)
 	if !there || node.Labels[plan.HostnameLabel] == "" {
 		return nil, there
 	}
 	owner := storagecapacity.Owner{Name: node.Name, UID: string(node.UID)}
 	for _, class := range g.classes.List() {
-		if !g.self.Compares(class) {
+		if !g.compares(driver, class) {
 			continue
 		}
 		bytes, closed, known := g.controller.Capacity(class)
 		if !known {
 			return nil, false
 		}
-		all = append(all, storagecapacity.NodeObject(g.cfg.Provisioner, plan.NodeLabelValue(g.cfg.Node), node.Labels[plan.HostnameLabel], class.Name, owner, bytes, closed))
+		all = append(all, storagecapacity.NodeObject(driver, plan.NodeLabelValue(g.cfg.Node),
+			node.Labels[plan.HostnameLabel], class.Name, owner, bytes, closed))
 	}
 	return all, true
 }
@@ -88,15 +102,15 @@ func (g *generation) capacities() (all []storagecapacity.Object, known bool) {
 // observer counts, lets the status be written anew, and has the scheduler told what changed.
 type observer struct {
 	*metrics.Metrics
-	changed   chan struct{}
-	publisher *storagecapacity.Publisher
+	changed    chan struct{}
+	publishers storagecapacity.Group
 }
 
 // Pool is part of controller.Metrics.
 func (o observer) Pool(s gate.State) {
 	o.Metrics.Pool(s)
 	signal(o.changed)
-	o.publisher.Changed()
+	o.publishers.Changed()
 }
 
 // Claim is part of controller.Metrics. A claim that there is no room for was sent here by what was
@@ -104,7 +118,7 @@ func (o observer) Pool(s gate.State) {
 func (o observer) Claim(pool, reason string, took time.Duration) {
 	o.Metrics.Claim(pool, reason, took)
 	if reason == plan.ReasonNotEnoughSpace {
-		o.publisher.Refused()
+		o.publishers.Refused()
 	}
 }
 

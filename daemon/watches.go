@@ -56,5 +56,5 @@ func (g *generation) classChanged(was, now *storagev1.StorageClass) {
 		g.claims.Relist()
 	}
 	g.controller.ClassChanged(was, now)
-	g.publisher.Changed()
+	g.publishers.Changed()
 }

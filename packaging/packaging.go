@@ -209,7 +209,7 @@ func (o Options) fill(text string) string {
 // their names, and where it matters the provisioner, so that a second installation, or another
 // program of this name, has objects of its own.
 func (o Options) roleLines() (lines string) {
-	for _, r := range rolesOf(o.Provisioner) {
+	for _, r := range o.roles() {
 		lines += line(r.yaml(o))
 	}
 	return lines

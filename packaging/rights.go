@@ -2,6 +2,7 @@ package packaging
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
@@ -13,6 +14,7 @@ type reach int
 const (
 	everywhere   reach = iota // the cluster's objects and those of all namespaces: ClusterRole hostpath-provisioner:NAMESPACE
 	ofDriver                  // the CSIDriver of the provisioner's name: ClusterRole hostpath-provisioner:NAMESPACE:PROVISIONER
+	inPlaceOf                 // kubevirt's CSIDriver, where its classes are served: ClusterRole hostpath-provisioner:NAMESPACE:DRIVER
 	ownNamespace              // the namespace of the ServiceAccount: Role hostpath-provisioner
 )
 
@@ -50,6 +52,7 @@ var rights = []right{
 	{everywhere, "snapshot.storage.k8s.io", "volumesnapshots", "", []string{"get"}, "the one that a claim is made from", false},
 	{everywhere, "snapshot.storage.k8s.io", "volumesnapshotclasses", "", []string{"get"}, "the class of a content", false},
 	{ofDriver, "storage.k8s.io", "csidrivers", "PROVISIONER", []string{"get", "patch"}, "the scheduler compares capacities once they are published", false},
+	{inPlaceOf, "storage.k8s.io", "csidrivers", KubevirtCSI, []string{"get", "patch"}, "the same for the driver in whose place it is (csi_drivers)", false},
 	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool; delete: tombstones of volumes of scope every-node", false},
 	{ownNamespace, "storage.k8s.io", "csistoragecapacities", "", []string{"list", "create", "patch", "delete"}, "what the classes can still get on each node, for the scheduler", false},
 	{ownNamespace, "", "serviceaccounts/token", "hostpath-provisioner", []string{"create"}, "its own next token, before this one ends", true},
@@ -63,12 +66,18 @@ type role struct {
 	name  string
 }
 
-// rolesOf are the roles, in the order in which they are printed. A provisioner whose name no
+// KubevirtCSI is the alias that is a CSI driver in whose place the daemon can be (csi_drivers).
+const KubevirtCSI = "kubevirt.io.hostpath-provisioner"
+
+// roles are the roles, in the order in which they are printed. A provisioner whose name no
 // CSIDriver can have needs no right to one.
-func rolesOf(provisioner string) []role {
+func (o Options) roles() []role {
 	all := []role{{everywhere, "hostpath-provisioner:NAMESPACE"}}
-	if possibleDriver(provisioner) {
+	if possibleDriver(o.Provisioner) {
 		all = append(all, role{ofDriver, "hostpath-provisioner:NAMESPACE:PROVISIONER"})
+	}
+	if slices.Contains(o.Confine.Aliases, KubevirtCSI) && o.Provisioner != KubevirtCSI {
+		all = append(all, role{inPlaceOf, "hostpath-provisioner:NAMESPACE:" + KubevirtCSI})
 	}
 	return append(all, role{ownNamespace, "hostpath-provisioner"})
 }
@@ -135,7 +144,7 @@ type Right struct {
 
 // Rights lists what the manifests with these options give.
 func Rights(o Options) (all []Right) {
-	for _, role := range rolesOf(o.Provisioner) {
+	for _, role := range o.roles() {
 		for _, r := range rights {
 			if r.reach != role.reach || !o.gives(r) {
 				continue

@@ -29,10 +29,15 @@ func (p *program) withdrawCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), apiDeadline)
 			defer cancel()
-			return storagecapacity.New(storagecapacity.Options{
-				Provisioner: cfg.Provisioner, Node: plan.NodeLabelValue(cfg.Node), API: client,
-				Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)),
-			}).Withdraw(ctx, false)
+			var all storagecapacity.Group
+			for _, driver := range daemon.Self(cfg).Drivers() {
+				all = append(all, storagecapacity.New(storagecapacity.Options{
+					Provisioner: driver, Node: plan.NodeLabelValue(cfg.Node),
+					API: client.Publishing(driver),
+					Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)),
+				}))
+			}
+			return all.Withdraw(ctx, false)
 		},
 	}
 }

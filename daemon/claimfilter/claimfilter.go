@@ -60,10 +60,10 @@ func (f *Filter) asked(c *corev1.PersistentVolumeClaim) bool {
 	return known && (f.self.BySelection(class) || plan.IsCopy(c) && plan.Chosen(c) == "" && f.self.TakesClones(class))
 }
 
-// here reports whether a claim grows whose volume is this node's, whichever node the claim names:
-// the node may have had another name.
+// here reports whether a claim asks for something whose volume is this node's, whichever node the
+// claim names: the node may have had another name.
 func (f *Filter) here(c *corev1.PersistentVolumeClaim) bool {
-	if !plan.Growing(c) {
+	if !plan.Asks(c) {
 		return false
 	}
 	here := f.volumes(c.Spec.VolumeName)

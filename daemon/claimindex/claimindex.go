@@ -24,7 +24,7 @@ const (
 	// Name is that of the policy and of its binding. There is one of each in a cluster, whatever
 	// daemons it has.
 	Name = "hostpath-provisioner-claims"
-	// Label is on each claim that has no volume, or requests more than it has. Its value is the
+	// Label is on each claim that has no volume, or requests more than it has, or other attributes. Its value is the
 	// provisioner that was asked for the volume, with _ for /; "" where none was asked, where the
 	// name cannot be a label's value, and on a claim that has a volume.
 	Label = "hostpath-provisioner/claim"
@@ -66,7 +66,7 @@ func (s Selection) Misses(c *corev1.PersistentVolumeClaim) bool {
 // Value returns the value that the policy writes. labelled reports whether it writes one.
 func Value(c *corev1.PersistentVolumeClaim) (value string, labelled bool) {
 	if c.Spec.VolumeName != "" {
-		return "", plan.Growing(c)
+		return "", plan.Asks(c)
 	}
 	asked := c.Annotations[plan.StorageProvisioner]
 	if asked == "" {

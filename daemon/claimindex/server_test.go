@@ -189,6 +189,25 @@ func TestPolicyOfBoundClaims(t *testing.T) {
 	}
 }
 
+// A claim that names a VolumeAttributesClass has the label until its status has the class, too.
+func TestPolicyOfRestyledClaims(t *testing.T) {
+	claim := bound(t, inForce(t), "restyled", "")
+	for _, step := range []struct {
+		patch       string
+		subresource []string
+		asks        bool
+	}{
+		{`{"spec":{"volumeAttributesClassName":"gold"}}`, nil, true},
+		{`{"metadata":{"labels":{"a":"b"}}}`, nil, true},
+		{`{"status":{"currentVolumeAttributesClassName":"gold"}}`, []string{"status"}, false},
+		{`{"spec":{"volumeAttributesClassName":"silver"}}`, nil, true},
+		{`{"spec":{"volumeAttributesClassName":"gold"}}`, nil, false},
+	} {
+		claim = patch(t, claim, step.patch, step.subresource...)
+		agree(t, claim, "", step.asks)
+	}
+}
+
 func patch(t *testing.T, c *corev1.PersistentVolumeClaim, text string, subresources ...string) *corev1.PersistentVolumeClaim {
 	t.Helper()
 	now, err := plane.Client().CoreV1().PersistentVolumeClaims(c.Namespace).Patch(t.Context(), c.Name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)

@@ -27,6 +27,7 @@ type Facts struct {
 type Configured struct {
 	Node, Namespace string
 	Provisioners    []string // its own first, then the aliases
+	InPlaceOf       []string // those of them that are CSI drivers in whose place it is
 	Pools           []Pool
 }
 

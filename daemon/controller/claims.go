@@ -34,6 +34,9 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (after ti
 	if plan.Growing(claim) {
 		return c.expand(ctx, w, claim)
 	}
+	if plan.Restyled(claim) {
+		return c.restyled(w, claim), nil
+	}
 	facts, h, verdict, err := c.decide(ctx, claim)
 	if err != nil {
 		return 0, err

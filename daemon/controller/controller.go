@@ -411,7 +411,7 @@ func (c *Controller) requeueVolumes(w *poolWorker) {
 // poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none. Of one
 // that has its volume it is the volume's: the class may have been changed since.
 func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
-	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Growing(claim) {
+	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
 		return c.workerOf(v).Name
 	}
 	class, known := c.Listers.Classes.Get(plan.ClassName(claim))

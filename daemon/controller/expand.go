@@ -8,8 +8,10 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/expansion"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 )
 
 func (c *Controller) newExpander() *expansion.Expander {
@@ -27,6 +29,18 @@ func (w *poolWorker) expansion() expansion.Pool {
 	return expansion.Pool{Pool: w.Pool, Disk: w.disk, Elector: w.elector, LookAt: func() { signal(w.kick) }}
 }
 
+// restyled tells a bound claim that names a VolumeAttributesClass that there is none.
+func (c *Controller) restyled(w *poolWorker, claim *corev1.PersistentVolumeClaim) time.Duration {
+	f := plan.ExpandFacts{Self: c.Self, Claim: claim, Pool: &w.Pool,
+		Silent: w.elector.Role() == leadership.Standby}
+	f.Volume, _ = c.Listers.Volumes.Get(claim.Spec.VolumeName)
+	v := plan.ForRestyled(f)
+	if !c.reportClaim(claim, v, w.Name) {
+		return report.LimitedRetry
+	}
+	return c.lookAgainAfter(string(claim.UID), v)
+}
+
 // mendSizes gives records the sizes of their volume objects. What fails is tried again with
 // the next comparison.
 func (c *Controller) mendSizes(
@@ -38,14 +52,14 @@ func (c *Controller) mendSizes(
 	}
 }
 
-// requeueGrowing looks again at a volume's claim if that requests more than it has: the watch
+// requeueGrowing looks again at a volume's claim if that asks for something: the watch
 // brought the claim first.
 func (c *Controller) requeueGrowing(v *corev1.PersistentVolume) {
 	ref := v.Spec.ClaimRef
 	if ref == nil {
 		return
 	}
-	if claim, kept := c.Listers.Claims.Get(ref.Namespace + "/" + ref.Name); kept && plan.Growing(claim) {
+	if claim, kept := c.Listers.Claims.Get(ref.Namespace + "/" + ref.Name); kept && plan.Asks(claim) {
 		c.workers[c.poolNameOf(claim)].claims.Add(claimItem(claim))
 	}
 }

@@ -154,9 +154,9 @@ type Paused struct {
 
 // Published is what the nodes publish for the scheduler.
 type Published interface {
-	// Compared returns how many nodes publish what the scheduler compares, as far as this node
-	// knows; 0: it compares nothing.
-	Compared() int
+	// Compared returns how many nodes publish what the scheduler compares for a provisioner's
+	// classes, as far as this node knows; 0: it compares nothing.
+	Compared(provisioner string) int
 	// Offers returns it by class: nothing if the scheduler does not compare it.
 	Offers(ctx context.Context) (map[string]*plan.Offers, error)
 	// RefusedFor returns why the API server refuses what this node publishes for a class, "" if it

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +70,8 @@ func (c *Controller) explain(ctx context.Context) {
 func (e *explainer) round(ctx context.Context) time.Duration {
 	next, held := explainEvery, map[string]bool{}
 	e.looks = 0
-	if e.Published.Compared() > 0 && e.Listers.Claims.Watched() {
+	compared := func(driver string) bool { return e.Published.Compared(driver) > 0 }
+	if slices.ContainsFunc(e.Drivers(), compared) && e.Listers.Claims.Watched() {
 		for _, claim := range e.Listers.Claims.List() {
 			if !plan.NodeOpen(claim) {
 				continue
@@ -91,7 +93,7 @@ func (e *explainer) round(ctx context.Context) time.Duration {
 // look decides about one claim, and returns when to look again if it does not fit here.
 func (e *explainer) look(ctx context.Context, claim *corev1.PersistentVolumeClaim) (wait time.Duration, is bool) {
 	class, known := e.Listers.Classes.Get(plan.ClassName(claim))
-	if !known || !e.Unplaced(claim, class) {
+	if !known || !e.Unplaced(claim, class) || e.Published.Compared(class.Provisioner) == 0 {
 		return 0, false
 	}
 	state, now := e.claims[string(claim.UID)], time.Now()
@@ -120,7 +122,7 @@ func (e *explainer) look(ctx context.Context, claim *corev1.PersistentVolumeClai
 
 // decideUnplaced asks the API server only where it is this node's turn.
 func (e *explainer) decideUnplaced(ctx context.Context, f plan.UnplacedFacts, state *unplacedClaim) (plan.Verdict, error) {
-	f.Nodes, f.Age = e.Published.Compared(), time.Since(state.since)
+	f.Nodes, f.Age = e.Published.Compared(f.Class.Provisioner), time.Since(state.since)
 	v := plan.ForUnplaced(f)
 	if v.Action != plan.Inquire && v.Action != plan.Remind {
 		return v, nil

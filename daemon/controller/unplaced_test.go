@@ -34,7 +34,7 @@ type board struct {
 	lookups int    // of events
 }
 
-func (b *board) Compared() int {
+func (b *board) Compared(string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.off {

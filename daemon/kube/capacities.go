@@ -49,9 +49,18 @@ func publishing(ctx context.Context) context.Context {
 	return context.WithValue(ctx, uncounted{}, true)
 }
 
+// Publishing is a storagecapacity.API for one CSI driver.
+type Publishing struct {
+	*Client
+	driver string
+}
+
+// Publishing returns what publishes for the driver of this name.
+func (c *Client) Publishing(driver string) Publishing { return Publishing{c, driver} }
+
 // Capacities is part of storagecapacity.API.
-func (c *Client) Capacities(ctx context.Context, node string) (all []storagecapacity.Object, err error) {
-	labels := managerLabel + "=" + component + "," + driverLabel + "=" + c.options.Provisioner
+func (c Publishing) Capacities(ctx context.Context, node string) (all []storagecapacity.Object, err error) {
+	labels := managerLabel + "=" + component + "," + driverLabel + "=" + c.driver
 	if node != "" {
 		labels += "," + plan.NodeLabel + "=" + node
 	}
@@ -91,7 +100,7 @@ func capacityOf(o *storagev1.CSIStorageCapacity) storagecapacity.Object {
 }
 
 // CreateCapacity is part of storagecapacity.API. Of an object that has the name the size is set.
-func (c *Client) CreateCapacity(ctx context.Context, o storagecapacity.Object) error {
+func (c Publishing) CreateCapacity(ctx context.Context, o storagecapacity.Object) error {
 	request := c.storage.Post().Namespace(c.options.Namespace).Resource("csistoragecapacities").
 		Body(c.capacityObject(o)).Timeout(callTimeout)
 	err := receiveObject(publishing(ctx), request, &storagev1.CSIStorageCapacity{}, o.Name, "")
@@ -107,8 +116,8 @@ func (c *Client) CreateCapacity(ctx context.Context, o storagecapacity.Object) e
 // capacityObject always has a capacity: kube-scheduler 1.37 scores by it without a look whether it
 // is there (volumebinding, Score). That of the nodes that publish nothing is 0 beside an unbounded
 // size, so that they are chosen last.
-func (c *Client) capacityObject(o storagecapacity.Object) *storagev1.CSIStorageCapacity {
-	labels := map[string]string{managerLabel: component, driverLabel: c.options.Provisioner}
+func (c Publishing) capacityObject(o storagecapacity.Object) *storagev1.CSIStorageCapacity {
+	labels := map[string]string{managerLabel: component, driverLabel: c.driver}
 	owner := metav1.OwnerReference{APIVersion: "storage.k8s.io/v1", Kind: "CSIDriver", Name: o.Owner.Name, UID: types.UID(o.Owner.UID)}
 	if o.Node != "" {
 		labels[plan.NodeLabel] = o.Node
@@ -137,7 +146,7 @@ func sizesOf(o storagecapacity.Object) (capacity, size resource.Quantity) {
 }
 
 // UpdateCapacity is part of storagecapacity.API.
-func (c *Client) UpdateCapacity(ctx context.Context, o storagecapacity.Object) (found bool, err error) {
+func (c Publishing) UpdateCapacity(ctx context.Context, o storagecapacity.Object) (found bool, err error) {
 	capacity, size := sizesOf(o)
 	annotations := map[string]*string{capacityClosed: nil}
 	if o.Closed != "" {
@@ -163,7 +172,7 @@ func (c *Client) UpdateCapacity(ctx context.Context, o storagecapacity.Object) (
 }
 
 // DeleteCapacity is part of storagecapacity.API.
-func (c *Client) DeleteCapacity(ctx context.Context, name string) error {
+func (c Publishing) DeleteCapacity(ctx context.Context, name string) error {
 	request := c.storage.Delete().Namespace(c.options.Namespace).Resource("csistoragecapacities").
 		Name(name).
 		Body(&metav1.DeleteOptions{}).Timeout(callTimeout)
@@ -175,8 +184,8 @@ func (c *Client) DeleteCapacity(ctx context.Context, name string) error {
 }
 
 // Driver is part of storagecapacity.API.
-func (c *Client) Driver(ctx context.Context) (*storagecapacity.Driver, error) {
-	driver, err := c.GetDriver(publishing(ctx), c.options.Provisioner)
+func (c Publishing) Driver(ctx context.Context) (*storagecapacity.Driver, error) {
+	driver, err := c.GetDriver(publishing(ctx), c.driver)
 	if driver == nil {
 		return nil, err
 	}
@@ -190,7 +199,7 @@ func (c *Client) Driver(ctx context.Context) (*storagecapacity.Driver, error) {
 }
 
 // SetDriver is part of storagecapacity.API.
-func (c *Client) SetDriver(ctx context.Context, d storagecapacity.Driver) (won bool, err error) {
+func (c Publishing) SetDriver(ctx context.Context, d storagecapacity.Driver) (won bool, err error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{
 			"uid": d.UID, "resourceVersion": d.Version,
@@ -202,13 +211,13 @@ func (c *Client) SetDriver(ctx context.Context, d storagecapacity.Driver) (won b
 		return false, err
 	}
 	request := c.storage.Patch(types.MergePatchType).Resource("csidrivers").
-		Name(c.options.Provisioner).Body(patch).Timeout(callTimeout)
-	err = receiveObject(publishing(ctx), request, &storagev1.CSIDriver{}, c.options.Provisioner, types.UID(d.UID))
+		Name(c.driver).Body(patch).Timeout(callTimeout)
+	err = receiveObject(publishing(ctx), request, &storagev1.CSIDriver{}, c.driver, types.UID(d.UID))
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("write CSIDriver %s: %w", c.options.Provisioner, err)
+		return false, fmt.Errorf("write CSIDriver %s: %w", c.driver, err)
 	}
 	return true, nil
 }

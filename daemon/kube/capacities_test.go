@@ -22,11 +22,11 @@ import (
 )
 
 // capacityClient is a client of a provisioner and namespace of the test's own.
-func capacityClient(t *testing.T) (*Client, *wire, string) {
+func capacityClient(t *testing.T) (Publishing, *wire, string) {
 	t.Helper()
 	ns := namespace(t)
 	c, w := newClient(t, Options{Namespace: ns, Self: plan.Self{Provisioner: ns, Node: "node-a"}})
-	return c, w, ns
+	return c.Publishing(ns), w, ns
 }
 
 // object is what node-a publishes for a class, owned by a node that exists: the garbage collector
@@ -234,10 +234,11 @@ func TestCapacitiesForbidden(t *testing.T) {
 	w.intercept(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	})
-	if d, err := c.Driver(ctx); d != nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "CSIDriver p") {
+	p := c.Publishing("p")
+	if d, err := p.Driver(ctx); d != nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "CSIDriver p") {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if _, err := c.Capacities(ctx, ""); !apierrors.IsForbidden(err) {
+	if _, err := p.Capacities(ctx, ""); !apierrors.IsForbidden(err) {
 		t.Error(err)
 	}
 	if len(refused) != 0 {

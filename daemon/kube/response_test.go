@@ -38,6 +38,7 @@ func errOf[T any](_ T, err error) error { return err }
 
 // strangeCalls are all that read the object of a response.
 func strangeCalls(ctx context.Context, c *Client) map[string]func() error {
+	p := c.Publishing("strange")
 	pv := volume("strange", "1", plan.Finalizer)
 	pv.UID, pv.ResourceVersion = "u", "1"
 	created := volume("strange", "1")
@@ -103,17 +104,17 @@ func strangeCalls(ctx context.Context, c *Client) map[string]func() error {
 		"clear a content":    func() error { return errOf(c.ClearContentStatus(ctx, content)) },
 		"release a content":  func() error { return errOf(c.ReleaseContent(ctx, content)) },
 		"read a content":     func() error { return errOf(c.GetContent(ctx, "strange")) },
-		"publish a capacity": func() error { return c.CreateCapacity(ctx, capacity) },
-		"change a capacity":  func() error { return errOf(c.UpdateCapacity(ctx, capacity)) },
-		"delete a capacity":  func() error { return c.DeleteCapacity(ctx, "strange") },
-		"read the driver":    func() error { return errOf(c.Driver(ctx)) },
+		"publish a capacity": func() error { return p.CreateCapacity(ctx, capacity) },
+		"change a capacity":  func() error { return errOf(p.UpdateCapacity(ctx, capacity)) },
+		"delete a capacity":  func() error { return p.DeleteCapacity(ctx, "strange") },
+		"read the driver":    func() error { return errOf(p.Driver(ctx)) },
 		"write the driver": func() error {
-			_, err := c.SetDriver(ctx, storagecapacity.Driver{UID: "u"})
+			_, err := p.SetDriver(ctx, storagecapacity.Driver{UID: "u"})
 			return err
 		},
 		"count the nodes":     func() error { return errOf(c.NodeCount(ctx)) },
 		"list the hostnames":  func() error { return errOf(c.Hostnames(ctx)) },
-		"list the capacities": func() error { return errOf(c.Capacities(ctx, "node-a")) },
+		"list the capacities": func() error { return errOf(p.Capacities(ctx, "node-a")) },
 		"list some claims": func() error {
 			_, _, err := c.triesLabels(ctx)
 			return err

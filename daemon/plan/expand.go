@@ -68,17 +68,17 @@ func Growing(c *corev1.PersistentVolumeClaim) bool {
 	return known && larger(requested(c), has)
 }
 
-// KeepGrowing reports whether a claim that grows was given to this node.
+// KeepGrowing reports whether a claim that asks for something was given to this node.
 func (s Self) KeepGrowing(c *corev1.PersistentVolumeClaim) bool {
-	return Growing(c) && s.Serves(askedProvisioner(c)) && Chosen(c) == s.Node
+	return Asks(c) && s.Serves(askedProvisioner(c)) && Chosen(c) == s.Node
 }
 
-// KeepGrowingOfAll reports whether a claim that grows may be of this node's, though it does not
+// KeepGrowingOfAll reports whether a claim that asks for something may be of this node's, though it does not
 // name it: it was bound at once, or by hand. ofAll says that its class leads to a pool that is
 // OfAllNodes, whichever node was chosen.
 func (s Self) KeepGrowingOfAll(c *corev1.PersistentVolumeClaim, ofAll bool) bool {
 	asked := askedProvisioner(c)
-	return Growing(c) && (asked == "" || s.Serves(asked)) && (ofAll || Chosen(c) == "")
+	return Asks(c) && (asked == "" || s.Serves(asked)) && (ofAll || Chosen(c) == "")
 }
 
 // larger compares sizes in whole bytes: Quantity.Cmp writes out all digits of 1e999999999 (Bytes).

@@ -56,7 +56,8 @@ func LeanClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 
 // leanStatus is what tells how far an expansion is.
 func leanStatus(s corev1.PersistentVolumeClaimStatus) corev1.PersistentVolumeClaimStatus {
-	lean := corev1.PersistentVolumeClaimStatus{Phase: s.Phase}
+	lean := corev1.PersistentVolumeClaimStatus{Phase: s.Phase,
+		CurrentVolumeAttributesClassName: s.CurrentVolumeAttributesClassName}
 	if size, known := s.Capacity[corev1.ResourceStorage]; known {
 		lean.Capacity = corev1.ResourceList{corev1.ResourceStorage: leanQuantity(size)}
 	}

@@ -170,7 +170,7 @@ func selectorSet(f RequestFacts) (Refusal, bool) {
 func attributesClassSet(f RequestFacts) (Refusal, bool) {
 	why := "only CSI volumes can have one, and Kubernetes would never bind this claim to another"
 	if f.Pool.Source == SourceCSI {
-		why = "volumes of this provisioner have no attributes that a VolumeAttributesClass changes"
+		why = noAttributes
 	}
 	return Refusal{Reason: ReasonAttributesClass,
 		Message: fmt.Sprintf("volumeAttributesClassName %s: %s; use a claim without it",

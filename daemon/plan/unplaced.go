@@ -100,8 +100,8 @@ func ForUnplaced(f UnplacedFacts) Verdict {
 func OneEvent(reason string) bool { return reason == ReasonNoNodeFits }
 
 // Unplaced reports whether a claim waits for the scheduler to choose a node, by itself and its
-// class, which is nil if it is not known. Classes of other provisioners that the daemon serves are
-// not compared with anything.
+// class, which is nil if it is not known. Classes of aliases are
+// compared with nothing, but for those of a CSI driver in whose place the daemon is.
 func (s Self) Unplaced(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
 	return NodeOpen(c) && s.Compares(class)
 }
@@ -109,7 +109,7 @@ func (s Self) Unplaced(c *corev1.PersistentVolumeClaim, class *storagev1.Storage
 // Compares reports whether the scheduler chooses the nodes of a class's claims by what is
 // published; class may be nil.
 func (s Self) Compares(class *storagev1.StorageClass) bool {
-	return waitsForConsumer(class) && class.Provisioner == s.Provisioner
+	return waitsForConsumer(class) && slices.Contains(s.Drivers(), class.Provisioner)
 }
 
 // NodeOpen reports whether a claim has neither a volume nor a node.

@@ -32,6 +32,7 @@ type Options struct {
 // Publisher keeps a node's objects. Its methods can be called concurrently, and do not block.
 type Publisher struct {
 	Options
+	unpaid  API // as it was given
 	changed chan struct{}
 	mended  chan struct{}
 	urgent  atomic.Bool
@@ -53,7 +54,7 @@ type Publisher struct {
 
 // New makes a Publisher; nothing happens before Run.
 func New(o Options) *Publisher {
-	p := &Publisher{Options: o, changed: make(chan struct{}, 1), mended: make(chan struct{}, 1),
+	p := &Publisher{Options: o, unpaid: o.API, changed: make(chan struct{}, 1), mended: make(chan struct{}, 1),
 		refused: refusals{classes: map[string]refusal{}}}
 	p.API = paid{o.API, &p.budget}
 	return p

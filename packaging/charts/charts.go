@@ -57,6 +57,7 @@ const inlineModes = "  volumeLifecycleModes: [Persistent, Ephemeral]\n"
 // Conditions of Helm.
 const (
 	confined = "or .Values.poolPaths .Values.sharedPoolPaths .Values.everyNodePoolPaths"
+	kubevirt = `and (has "` + packaging.KubevirtCSI + `" .Values.aliases) (ne .Values.provisioner "` + packaging.KubevirtCSI + `")`
 	driver   = `and (le (len .Values.provisioner) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .Values.provisioner)`
 )
 
@@ -65,6 +66,8 @@ const (
 func Helm(version string) map[string]string {
 	o := packaging.Options{Namespace: namespace, Provisioner: provisioner, ClassPrefix: class, ClaimIndex: true, InlineVolumes: true}
 	without := documents(packaging.Manifests(o))
+	o.Confine.Aliases = []string{packaging.KubevirtCSI}
+	served := documents(packaging.Manifests(o))
 	o.Confine = packaging.Confinement{
 		Paths: []string{"paths" + list}, SharedPaths: []string{"sharedPaths" + list}, EveryNodePaths: []string{"everyNodePaths" + list},
 		Classes: []string{"classes" + list}, Audiences: []string{"audiences" + list}, Hostnames: map[string]string{"node" + list: "hostname" + list},
@@ -73,6 +76,11 @@ func Helm(version string) map[string]string {
 	b.WriteString(earlierParameters)
 	for _, d := range documents(packaging.Manifests(o)) {
 		b.WriteString(d.template(without))
+	}
+	for _, d := range served {
+		if !d.among(without) {
+			b.WriteString(when(kubevirt, expressions.Replace(d.text)))
+		}
 	}
 	if !semantic.MatchString(version) {
 		version = "v0.0.0"
@@ -103,6 +111,11 @@ func documents(manifests string) (all []document) {
 		all = append(all, document{kindLine.FindStringSubmatch(text)[1], nameLine.FindStringSubmatch(text)[1], text})
 	}
 	return all
+}
+
+// among reports whether an object of the same kind and name is there.
+func (d document) among(all []document) bool {
+	return slices.ContainsFunc(all, func(o document) bool { return o.kind == d.kind && o.name == d.name })
 }
 
 // template is the object as Helm evaluates it, in front of its condition; without has the objects

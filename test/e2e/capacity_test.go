@@ -35,17 +35,17 @@ func (w *environment) driver() {
 		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &no},
 	}, metav1.CreateOptions{})
 	w.Must(err)
-	w.mayReadDriver()
+	w.mayWriteDriver(w.Provisioner)
 }
 
-// mayReadDriver gives the daemons the right to the CSIDriver of the test's own provisioner, as the
-// manifests do.
-func (w *environment) mayReadDriver() {
+// mayWriteDriver gives the daemons the right to a CSIDriver, as the manifests do to that of the
+// test's own provisioner.
+func (w *environment) mayWriteDriver(driver string) {
 	w.Helper()
-	name := "csidriver-" + w.Provisioner
+	name := "csidriver-" + driver
 	_, err := w.Client().RbacV1().ClusterRoles().Create(w.Ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{w.Provisioner}, Verbs: fixture.Kept("csidrivers", "get", "patch")}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{driver}, Verbs: fixture.Kept("csidrivers", "get", "patch")}},
 	}, metav1.CreateOptions{})
 	w.Must(err)
 	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
@@ -69,9 +69,11 @@ func (h *host) configureFirst(line string) *host {
 }
 
 // compared reports whether the scheduler compares the provisioner's capacities.
-func (w *environment) compared() bool {
+func (w *environment) compared() bool { return w.comparedOf(w.Provisioner) }
+
+func (w *environment) comparedOf(driver string) bool {
 	w.Helper()
-	d, err := w.Client().StorageV1().CSIDrivers().Get(w.Ctx, w.Provisioner, metav1.GetOptions{})
+	d, err := w.Client().StorageV1().CSIDrivers().Get(w.Ctx, driver, metav1.GetOptions{})
 	w.Must(err)
 	return d.Spec.StorageCapacity != nil && *d.Spec.StorageCapacity
 }
@@ -184,11 +186,13 @@ func TestNodeThatPublishesNothing(t *testing.T) {
 // reason, and no node is promised more than it has.
 func TestRaceForTheLastSpace(t *testing.T) { newEnvironment(t).raceForTheLastSpace() }
 
-// It is the same where the scheduler scores nodes by their capacity.
+// It is the same where the scheduler scores nodes by their capacity. The plane is the next test's,
+// too: a CSI driver in whose place daemons are is the whole cluster's.
 func TestRaceWhereCapacityScores(t *testing.T) {
 	t.Parallel()
 	own := fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
 	(&environment{fixture.New(t, own, "scoring-race-")}).raceForTheLastSpace()
+	(&environment{fixture.New(t, own, "in-place-")}).capacityInPlaceOfADriver()
 }
 
 func (w *environment) raceForTheLastSpace() {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -93,8 +94,14 @@ func TestAttributesClass(t *testing.T) {
 	if got := w.refused(claim, "AttributesClassUnsupported"); !strings.Contains(got, `"gold"`) {
 		t.Errorf("%q", got)
 	}
-	w.claim("plain", class, "1Mi", on)
+	plain := w.claim("plain", class, "1Mi", on)
 	pv := w.Bound("plain")
+	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, "plain", types.MergePatchType,
+		[]byte(`{"spec":{"volumeAttributesClassName":"silver"}}`), metav1.PatchOptions{})
+	w.Must(err)
+	if got := w.refused(plain, "AttributesClassUnsupported"); !strings.Contains(got, `"silver": the volume stays as it is`) {
+		t.Errorf("of a bound claim: %q", got)
+	}
 	pv.Spec.VolumeAttributesClassName = &gold
 	if _, err := w.Client().CoreV1().PersistentVolumes().Update(w.Ctx, pv, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a hostPath volume with an attributes class: %v; then it could be supported", err)

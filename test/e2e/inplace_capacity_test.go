@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"fmt"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// capacityInPlaceOfADriver: the CSIDriver of another program is left alone, until an administrator
+// labels it. Then what its classes can get is published beside what the daemon's own can, and the
+// scheduler chooses by it; a claim that fits on no node is told so. A daemon that goes withdraws
+// both.
+func (w *environment) capacityInPlaceOfADriver() {
+	w.Helper()
+	w.driver()
+	drivers, no := w.Client().StorageV1().CSIDrivers(), false
+	_, err := drivers.Create(w.Ctx, &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: csiDriver},
+		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, StorageCapacity: &no},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	w.mayWriteDriver(csiDriver)
+	own, class := w.Class("own", wait), w.classOf(w.Namespace+"-theirs", csiDriver, wait)
+	served := fmt.Sprintf("csi_drivers = [%q]", csiDriver)
+	small := w.newHost("small").aliased(csiDriver).configureFirst(served).run()
+	large := w.newHostOn(hosttest.Mkfs(w, "ext4", 256), "large").aliased(csiDriver).
+		configureFirst(served).run()
+	both := func(all map[string]int64) bool { return all[small.node] > 60 && all[large.node] > 180 }
+	w.awaitPublished(own, both)
+	if all := w.published(class); len(all) > 0 || w.comparedOf(csiDriver) {
+		w.Errorf("published in another program's name: %v", all)
+	}
+
+	for _, h := range []*host{small, large} {
+		h.Kill()
+	}
+	_, err = drivers.Patch(w.Ctx, csiDriver, types.MergePatchType, []byte(
+		`{"metadata":{"labels":{"app.kubernetes.io/part-of":"hostpath-provisioner"}}}`),
+		metav1.PatchOptions{})
+	w.Must(err)
+	for _, h := range []*host{small, large} {
+		h.run()
+	}
+	w.awaitPublished(class, both)
+	w.Eventually("the driver has the scheduler compare", func() bool { return w.comparedOf(csiDriver) })
+	w.awaitCompared(class, small.node, large.node)
+	w.claim("data", class, "120Mi")
+	w.pod("user", []string{small.node, large.node}, "data")
+	if pv := w.Bound("data"); pv.Labels["hostpath-provisioner/node"] != large.node {
+		w.Errorf("the volume is on %s", pv.Labels["hostpath-provisioner/node"])
+	}
+	w.awaitPublished(own, func(all map[string]int64) bool { return all[large.node] < 120 })
+	huge := w.claim("huge", class, "1Gi")
+	w.pod("waiting", []string{small.node, large.node}, "huge")
+	_, err = w.WaitEvent(w.unhurried(), huge, "NoNodeFits")
+	w.Must(err)
+
+	for _, h := range []*host{small, large} {
+		h.Kill()
+		if out, err := h.Command("withdraw-capacity").CombinedOutput(); err != nil {
+			w.Errorf("withdraw-capacity: %v\n%s", err, out)
+		}
+	}
+	if left := len(w.published(class)) + len(w.published(own)); left > 0 || w.comparedOf(csiDriver) ||
+		w.compared() {
+		w.Errorf("withdrawn: %d are left", left)
+	}
+}
