@@ -13,8 +13,8 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/inline", "daemon/kube", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
-	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prober", "daemon/report", "daemon/snapshotapi", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/webconfig", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
+	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/presence", "daemon/prober", "daemon/report", "daemon/snapshotapi", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/webconfig", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
 	"daemon/begun":             {},
@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
 	"daemon/inline":            {"daemon/ipc", "hostcheck/mounts", "hostcheck/openat"},
 	"daemon/ipc":               {},
-	"daemon/kube":              {"daemon/claimindex", "daemon/leadership", "daemon/plan", "daemon/snapshotapi", "daemon/storagecapacity", "daemon/words"},
+	"daemon/kube":              {"daemon/claimindex", "daemon/leadership", "daemon/plan", "daemon/presence", "daemon/snapshotapi", "daemon/storagecapacity", "daemon/words"},
 	"daemon/leadership":        {"daemon/plan", "daemon/report"},
 	"daemon/metrics":           {"daemon/gate", "daemon/plan", "daemon/usage", "daemon/webconfig", "hostcheck"},
 	"daemon/mountpoint":        {"daemon/ipc", "hostcheck", "hostcheck/openat", "hostcheck/quota"},
@@ -43,6 +43,7 @@ var arrows = map[string][]string{
 	"daemon/pause":             {"daemon/ipc"},
 	"daemon/plan":              {"daemon/capacity", "daemon/record", "daemon/snapshotapi", "daemon/words"},
 	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
+	"daemon/presence":          {},
 	"daemon/prober":            {"daemon/config", "daemon/mountpoint", "daemon/plan", "daemon/state", "daemon/volume", "hostcheck"},
 	"daemon/record":            {},
 	"daemon/report":            {"daemon/plan", "daemon/snapshotapi", "daemon/words"},

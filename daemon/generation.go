@@ -25,6 +25,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
@@ -47,6 +48,7 @@ type generation struct {
 	gate       *gate.Gate
 	controller *controller.Controller
 	publishers storagecapacity.Group
+	presence   *presence.Keeper
 	mounts     chan struct{}
 
 	claims  *kube.Informer[*corev1.PersistentVolumeClaim]
@@ -115,13 +117,16 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		g.controller.NodeChanged(was, now)
 		signal(d.changed)
 		g.publishers.Changed()
+		g.presence.NodeChanged()
 	})
-	g.publishers = g.newPublishers()
+	g.publishers, g.presence = g.newPublishers(), g.newPresence()
 	options := controller.Options{
 		Self: self, Identity: leadership.Identity(cfg.Node), Host: d.host, BoundNode: func() string { return g.client.Credential().Node },
+		Holder:  g.presence.Other,
 		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
 		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
-		API:     g.client, Events: g.client, Published: g.publishers, Metrics: observer{d.metrics, d.changed, g.publishers}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
+		API:     g.client, Events: g.client, Published: g.publishers,
+		Metrics: observer{d.metrics, d.changed, g.publishers}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
 	}
 	if slices.ContainsFunc(cfg.Pools, config.Pool.TakesSnapshots) {
@@ -140,7 +145,8 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents, g.client.RunTombstoneGC, g.followKubeconfig, g.renewCredential, g.followClaimIndex}
+	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents,
+		g.client.RunTombstoneGC, g.presence.Run, g.followKubeconfig, g.renewCredential, g.followClaimIndex}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}
@@ -251,7 +257,7 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	if g.leases != nil {
 		synced = append(synced, g.leases.Synced())
 	}
-	if !await(ctx, synced...) || !g.controller.Identify(ctx) {
+	if !await(ctx, synced...) || !g.awaitName(ctx) || !g.controller.Identify(ctx) {
 		return
 	}
 	if g.filter.Early() {
@@ -261,6 +267,16 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	close(started)
 	g.d.Log.Info("the watches are synced, work begins", "reason", plan.ReasonAPIAvailable)
 	signal(g.d.changed)
+}
+
+// awaitName waits until it is known whether another host works under the node's name, where the
+// Node does not tell hosts apart by itself.
+func (g *generation) awaitName(ctx context.Context) bool {
+	if !g.nameless() {
+		return true
+	}
+	g.presence.NodeChanged() // the watch of Nodes is complete
+	return await(ctx, g.presence.Known())
 }
 
 // await waits for all of them, and reports whether ctx did not end first.

@@ -30,7 +30,7 @@ var outside = []dependency{
 	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon/adopt", "daemon/binding", "daemon/claimfilter", "daemon/kube", "daemon/report", "daemon/snapshotapi"}},
 	{"k8s.io/apimachinery/pkg/runtime", "objects of an API group that k8s.io/api has not", []string{"daemon/snapshotapi"}},
 	{"k8s.io/apimachinery/pkg/runtime", "objects of several kinds in one list", []string{"cmd/hostpath-provisioner"}},
-	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controller", "daemon/expansion", "daemon/kube", "daemon/report", "daemon/storagecapacity"}},
+	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controller", "daemon/expansion", "daemon/kube", "daemon/presence", "daemon/report", "daemon/storagecapacity"}},
 	{"k8s.io/apimachinery/pkg/", "an object and a selector of the API server's, compared with what is known here", []string{"daemon/claimindex"}},
 	{"k8s.io/apimachinery/", "requests and watches", []string{"daemon/kube"}},
 	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{"daemon/binding", "daemon/controller"}},

@@ -12,9 +12,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
 )
 
@@ -41,6 +44,22 @@ func (g *generation) newPublisher(driver string) *storagecapacity.Publisher {
 		Mend: "hostpath-provisioner manifests --no-classes --provisioner " + g.cfg.Provisioner +
 			" --namespace " + cmp.Or(g.cfg.Namespace, kube.DefaultNamespace) + alias +
 			" | kubectl apply -f -",
+	})
+}
+
+// nameless reports whether the Node does not tell which host it is, and can have a lease that does.
+func (g *generation) nameless() bool {
+	node, there := g.nodes.Get(g.cfg.Node)
+	return there && ownership.HostOf(node) == (ownership.Host{}) &&
+		kube.NodeLeaseName(node.Name) != ""
+}
+
+// newPresence makes what keeps the node's lease.
+func (g *generation) newPresence() *presence.Keeper {
+	return presence.New(presence.Options{
+		Identity: leadership.Identity(g.cfg.Node), API: g.client, Clock: leadership.BootTime,
+		Changed: func() { g.controller.Look() }, Needed: g.nameless,
+		Requested: func(err error) { g.controller.OptionalRequest("the node's lease", err) },
 	})
 }
 

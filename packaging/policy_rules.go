@@ -76,8 +76,8 @@ func words(of string) string {
 	return `variables.` + of + `.?message.orValue('').split(' ').filter(w, !w.matches('^[(]?[0-9]|^[KMGTPE]?i?B([^A-Za-z]|$)'))`
 }
 
-// leasesPolicy: the lease of a shared pool in this node's name, or given up; tombstones of scope
-// every-node.
+// leasesPolicy: the lease of a shared pool in this node's name, or given up; the node's own;
+// tombstones of scope every-node.
 var leasesPolicy = policy{
 	name: "leases", group: "coordination.k8s.io", resource: "leases", own: true, operations: []string{"CREATE", "UPDATE", "DELETE"},
 	variables: []variable{
@@ -93,14 +93,22 @@ var leasesPolicy = policy{
 		{"ofPool", `variables.anyProvisioner ? variables.name.contains('.') :
 			variables.provisioners.map(p, p.lowerAscii().replace('/', '.')).exists(p, variables.name.endsWith('.' + p) ||
 			variables.name.contains('.' + p.replace('_', '-') + '-'))`},
+		// The lease that says which host has the node's name (kube.NodeLeaseName).
+		{"ofNode", `variables.name == 'node.' + variables.node + '.hostpath-provisioner'`},
+		{"ofAnyNode", `variables.name.startsWith('node.') &&
+			variables.name.endsWith('.hostpath-provisioner')`},
 		{"holder", `has(variables.now.spec.holderIdentity) ? string(variables.now.spec.holderIdentity) : ''`},
 		{"before", `has(variables.was.spec.holderIdentity) ? string(variables.was.spec.holderIdentity) : ''`},
 	},
 	rules: slices.Concat([]rule{
-		{`variables.tombstone ? variables.everyNodePaths.size() > 0 : variables.named && variables.sharedPaths.size() > 0`,
-			"the lease is of no pool of scope shared or every-node that the policies list paths for"},
-		{`!variables.tombstone || !variables.ofPool`, "the lease of a pool is no tombstone"},
-		{`request.operation != 'DELETE' || variables.tombstone`, "the lease of a pool is not deleted"},
+		{`variables.tombstone ? variables.everyNodePaths.size() > 0 : variables.ofNode ||
+			!variables.ofAnyNode && variables.named && variables.sharedPaths.size() > 0`,
+			"the lease is of no pool of scope shared or every-node that the policies list paths for, " +
+				"and not this node's own"},
+		{`!variables.tombstone || !variables.ofPool && !variables.ofAnyNode`,
+			"the lease of a pool or node is no tombstone"},
+		{`request.operation != 'DELETE' || variables.tombstone || variables.ofNode`,
+			"the lease of a pool is not deleted"},
 		{`request.operation != 'UPDATE' || !variables.tombstone`, "a tombstone stays as it is"},
 		{`request.operation == 'DELETE' || variables.tombstone || variables.holder.startsWith(variables.node + '_') || variables.holder == '' && variables.before.startsWith(variables.node + '_')`,
 			"the lease is taken in another node's name, or taken from it"},

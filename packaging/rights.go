@@ -14,7 +14,7 @@ type reach int
 const (
 	everywhere   reach = iota // the cluster's objects and those of all namespaces: ClusterRole hostpath-provisioner:NAMESPACE
 	ofDriver                  // the CSIDriver of the provisioner's name: ClusterRole hostpath-provisioner:NAMESPACE:PROVISIONER
-	inPlaceOf                 // kubevirt's CSIDriver, where its classes are served: ClusterRole hostpath-provisioner:NAMESPACE:DRIVER
+	inPlaceOf                 // kubevirt's CSIDriver, in whose place it is
 	ownNamespace              // the namespace of the ServiceAccount: Role hostpath-provisioner
 )
 
@@ -52,8 +52,9 @@ var rights = []right{
 	{everywhere, "snapshot.storage.k8s.io", "volumesnapshots", "", []string{"get"}, "the one that a claim is made from", false},
 	{everywhere, "snapshot.storage.k8s.io", "volumesnapshotclasses", "", []string{"get"}, "the class of a content", false},
 	{ofDriver, "storage.k8s.io", "csidrivers", "PROVISIONER", []string{"get", "patch"}, "the scheduler compares capacities once they are published", false},
-	{inPlaceOf, "storage.k8s.io", "csidrivers", KubevirtCSI, []string{"get", "patch"}, "the same for the driver in whose place it is (csi_drivers)", false},
-	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool; delete: tombstones of volumes of scope every-node", false},
+	{inPlaceOf, "storage.k8s.io", "csidrivers", KubevirtCSI, []string{"get", "patch"},
+		"the same for the driver in whose place it is (csi_drivers)", false},
+	{ownNamespace, "coordination.k8s.io", "leases", "", []string{"get", "list", "watch", "create", "update", "delete"}, "which node works in a shared pool, and which host as a node; delete: tombstones of volumes of scope every-node", false},
 	{ownNamespace, "storage.k8s.io", "csistoragecapacities", "", []string{"list", "create", "patch", "delete"}, "what the classes can still get on each node, for the scheduler", false},
 	{ownNamespace, "", "serviceaccounts/token", "hostpath-provisioner", []string{"create"}, "its own next token, before this one ends", true},
 	{everywhere, "admissionregistration.k8s.io", "validatingadmissionpolicies", policyNames(), []string{"get"}, "check --cluster: what confines this identity, and what it lets it have", true},

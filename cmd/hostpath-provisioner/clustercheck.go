@@ -106,7 +106,10 @@ var gathering = []struct {
 }
 
 func expected(cfg config.Config) clustercheck.Configured {
-	is := clustercheck.Configured{InPlaceOf: cfg.CSIDrivers, Node: cfg.Node, Namespace: cfg.Namespace, Provisioners: append([]string{cfg.Provisioner}, cfg.Aliases...)}
+	is := clustercheck.Configured{
+		InPlaceOf: cfg.CSIDrivers, Node: cfg.Node, Namespace: cfg.Namespace,
+		Provisioners: append([]string{cfg.Provisioner}, cfg.Aliases...),
+	}
 	for _, pool := range cfg.Pools {
 		is.Pools = append(is.Pools, clustercheck.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope})
 	}
@@ -211,8 +214,10 @@ func gatherRights(ctx context.Context, client *kube.Client, f *clustercheck.Fact
 
 // needed are the rights that the daemon needs in each cluster, and in one with policies.
 func needed(c clustercheck.Configured) (always, withPolicies []kube.Access) {
-	confined := packaging.Options{Namespace: c.Namespace, Provisioner: c.Provisioners[0], Confine: packaging.Confinement{
-		Paths: []string{"/"}, Aliases: c.InPlaceOf}}
+	confined := packaging.Options{
+		Namespace: c.Namespace, Provisioner: c.Provisioners[0],
+		Confine: packaging.Confinement{Paths: []string{"/"}, Aliases: c.InPlaceOf},
+	}
 	for _, r := range packaging.Rights(confined) {
 		if r.Confined {
 			withPolicies = append(withPolicies, accessOf(r))

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
@@ -37,7 +39,8 @@ func (p *program) withdrawCommand() *cobra.Command {
 					Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)),
 				}))
 			}
-			return all.Withdraw(ctx, false)
+			return errors.Join(all.Withdraw(ctx, false),
+				client.DeleteNodeLease(ctx, leadership.Identity(cfg.Node)))
 		},
 	}
 }

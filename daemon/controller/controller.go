@@ -48,10 +48,12 @@ type Options struct {
 	Host     ownership.Host
 	// BoundNode is the Node that the token is bound to, "" for none. It may be nil.
 	BoundNode func() string
-	Pools     []PoolParts
-	Listers   Listers
-	API       API
-	Events    Events
+	// Holder returns which other host works under the node's name, "" if none does. It may be nil.
+	Holder  func() string
+	Pools   []PoolParts
+	Listers Listers
+	API     API
+	Events  Events
 	// Published may be nil: no claim is told that it fits on no node then.
 	Published Published
 	// Contents and Snapshots are nil where no pool takes snapshots.

@@ -39,6 +39,12 @@ func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
 			}
 			return c.BoundNode()
 		},
+		Holder: func() string {
+			if c.Holder == nil {
+				return ""
+			}
+			return c.Holder()
+		},
 		Reported: func() ownership.Host {
 			node, _ := c.Listers.Nodes.Get(c.Node)
 			if node == nil {

@@ -59,7 +59,9 @@ type Publishing struct {
 func (c *Client) Publishing(driver string) Publishing { return Publishing{c, driver} }
 
 // Capacities is part of storagecapacity.API.
-func (c Publishing) Capacities(ctx context.Context, node string) (all []storagecapacity.Object, err error) {
+func (c Publishing) Capacities(
+	ctx context.Context, node string,
+) (all []storagecapacity.Object, err error) {
 	labels := managerLabel + "=" + component + "," + driverLabel + "=" + c.driver
 	if node != "" {
 		labels += "," + plan.NodeLabel + "=" + node
@@ -146,7 +148,9 @@ func sizesOf(o storagecapacity.Object) (capacity, size resource.Quantity) {
 }
 
 // UpdateCapacity is part of storagecapacity.API.
-func (c Publishing) UpdateCapacity(ctx context.Context, o storagecapacity.Object) (found bool, err error) {
+func (c Publishing) UpdateCapacity(
+	ctx context.Context, o storagecapacity.Object,
+) (found bool, err error) {
 	capacity, size := sizesOf(o)
 	annotations := map[string]*string{capacityClosed: nil}
 	if o.Closed != "" {
@@ -212,7 +216,8 @@ func (c Publishing) SetDriver(ctx context.Context, d storagecapacity.Driver) (wo
 	}
 	request := c.storage.Patch(types.MergePatchType).Resource("csidrivers").
 		Name(c.driver).Body(patch).Timeout(callTimeout)
-	err = receiveObject(publishing(ctx), request, &storagev1.CSIDriver{}, c.driver, types.UID(d.UID))
+	driver := &storagev1.CSIDriver{}
+	err = receiveObject(publishing(ctx), request, driver, c.driver, types.UID(d.UID))
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return false, nil

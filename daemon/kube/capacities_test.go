@@ -235,7 +235,8 @@ func TestCapacitiesForbidden(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	})
 	p := c.Publishing("p")
-	if d, err := p.Driver(ctx); d != nil || !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "CSIDriver p") {
+	if d, err := p.Driver(ctx); d != nil || !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "CSIDriver p") {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if _, err := p.Capacities(ctx, ""); !apierrors.IsForbidden(err) {

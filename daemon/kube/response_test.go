@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
 )
@@ -91,6 +92,13 @@ func strangeCalls(ctx context.Context, c *Client) map[string]func() error {
 		"write a tombstone": func() error {
 			_, err := c.WriteTombstone(ctx, plan.Tombstone{PV: "strange"})
 			return err
+		},
+		"read a node's lease": func() error { return errOf(c.ReadNodeLease(ctx)) },
+		"make a node's lease": func() error {
+			return errOf(c.WriteNodeLease(ctx, presence.Lease{}))
+		},
+		"renew a node's lease": func() error {
+			return errOf(c.WriteNodeLease(ctx, presence.Lease{UID: "u", Version: "1"}))
 		},
 		"read a tombstone": func() error { return errOf(c.ReadTombstone(ctx, "strange")) },
 		"delete tombstones": func() error {

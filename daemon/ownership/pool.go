@@ -27,6 +27,7 @@ type Options struct {
 	Host      Host          // this one
 	Reported  func() Host   // what the Node says of its own
 	BoundNode func() string // the Node that the token is bound to, "" for none
+	Holder    func() string // which other host works under the node's name, "" if none does
 	Cluster   *Cluster
 	Objects   func() []*corev1.PersistentVolume // that the daemon watches
 	Disk      *disk.Pool
@@ -79,9 +80,14 @@ func (p *Pool) Check(ctx context.Context, report *hostcheck.Report) {
 			Message: "whose the pool is cannot be told before its records are read: " + err.Error()})
 		return
 	}
+	reported, holder := p.Reported(), ""
+	if reported == (Host{}) { // else it tells hosts apart
+		holder = p.Holder()
+	}
 	report.Findings = append(report.Findings, Findings(Facts{
 		Pool: p.Pool, Node: p.Node, NodeKnown: p.NodeKnown(), Cluster: p.Cluster.ID(), Census: census,
-		OtherHost: p.Host.Differs(p.Reported()), BoundNode: p.BoundNode(),
+		OtherHost: p.Host.Differs(reported), BoundNode: p.BoundNode(),
+		Holder:        holder,
 		MarkedCluster: report.Mark.Cluster, MarkedNode: report.Mark.Node, MarkedScope: report.Mark.Scope,
 	})...)
 	if report.Removable() {

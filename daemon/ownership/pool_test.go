@@ -56,6 +56,7 @@ type environment struct {
 	storage   *storage
 	noNode    bool
 	boot      string // that the Node says
+	holder    string // of the node's lease, if that is another host
 	looks     atomic.Int64
 	clusterOf *Cluster
 	watched   []*corev1.PersistentVolume
@@ -76,6 +77,7 @@ func newEnvironment(scope string, a *api, s *storage) *environment {
 	e.Pool = New(Options{
 		Pool: plan.Pool{Name: "fast", Path: "/srv/fast", Scope: scope}, Node: "node-a", NodeKnown: func() bool { return !e.noNode },
 		Host: Host{BootID: "here"}, Reported: func() Host { return Host{BootID: e.boot} }, BoundNode: func() string { return "" },
+		Holder:  func() string { return e.holder },
 		Objects: func() []*corev1.PersistentVolume { return e.watched },
 		Cluster: e.clusterOf, Disk: disk.New(disk.Options{Name: "fast", Storage: s, Look: func() {}, Slow: time.Hour}),
 		Deadline: time.Minute, Look: func() { e.looks.Add(1) }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -310,13 +312,16 @@ func TestAwaitChecked(t *testing.T) {
 }
 
 // A pool that was open closes when the Node is another host's, and opens when it is not, with no
-// census.
+// census. Who has the node's lease matters where the Node does not tell.
 func TestOtherHost(t *testing.T) {
 	e := newEnvironment(plan.ScopeNode, &api{}, &storage{})
-	for _, step := range []struct{ boot, want string }{{"", ""}, {"there", plan.ReasonOtherHost}, {"here", ""}} {
-		e.boot = step.boot
+	for _, step := range []struct{ boot, holder, want string }{
+		{"", "", ""}, {"there", "", plan.ReasonOtherHost}, {"here", "", ""},
+		{"here", "node-a_2", ""}, {"", "node-a_2", plan.ReasonOtherHost}, {"", "", ""},
+	} {
+		e.boot, e.holder = step.boot, step.holder
 		if _, got := e.check(t.Context(), complete); got != step.want {
-			t.Errorf("with the boot ID %q: %s", step.boot, got)
+			t.Errorf("%+v: %s", step, got)
 		}
 	}
 }

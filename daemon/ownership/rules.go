@@ -23,6 +23,7 @@ type Facts struct {
 	Node          string
 	NodeKnown     bool   // the cluster has a Node of this name
 	OtherHost     string // what that Node says that is not this host's, "" for nothing
+	Holder        string // the host that works under the node's name, "" for this one
 	BoundNode     string // that the daemon's token is bound to, "" for none
 	Cluster       string // "" where this daemon may not know it
 	MarkedCluster string // "" in a marker of an earlier version
@@ -112,8 +113,8 @@ type rule func(Facts) (hostcheck.Finding, bool)
 
 // rules is the specification, the most telling first. All that apply are reported.
 var rules = []rule{
-	nodeUnknown, nodeOfOtherHost, credentialOfOtherNode, recordsOfOtherNodes, recordsOfOtherCluster,
-	scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, pathChanged, scopeOfOneNodeBefore,
+	nodeUnknown, nodeOfOtherHost, nameOfOtherHost, credentialOfOtherNode, recordsOfOtherNodes,
+	recordsOfOtherCluster, scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, pathChanged, scopeOfOneNodeBefore,
 }
 
 // Findings returns what keeps a daemon from working in a pool, and what the pool's report should
@@ -138,6 +139,13 @@ func nodeUnknown(f Facts) (hostcheck.Finding, bool) {
 // work on its own disk. A kubelet that has not started since the boot has reported the boot before.
 func nodeOfOtherHost(f Facts) (hostcheck.Finding, bool) {
 	return finding(plan.ReasonOtherHost, "the Node %q is reported by a kubelet with the %s", f.Node, f.OtherHost), f.OtherHost != ""
+}
+
+// nameOfOtherHost: a Node without a kubelet tells nothing of its host, and the hosts that have its
+// name share a lease.
+func nameOfOtherHost(f Facts) (hostcheck.Finding, bool) {
+	return finding(plan.ReasonOtherHost,
+		"another host works as the node %q: it holds its lease, as %q", f.Node, words.Name(f.Holder)), f.Holder != ""
 }
 
 func credentialOfOtherNode(f Facts) (hostcheck.Finding, bool) {

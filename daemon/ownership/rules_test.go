@@ -24,6 +24,9 @@ func TestFindings(t *testing.T) {
 		"no such Node": {func(f *Facts) { f.NodeKnown = false }, []string{`NodeNotFound: the cluster has no node "node-a"`}},
 		"another host": {func(f *Facts) { f.OtherHost = `boot ID "a", and this host's is "b"` }, []string{
 			`OtherHost: the Node "node-a" is reported by a kubelet with the boot ID "a", and this host's is "b"`}},
+		"a name that another host has": {func(f *Facts) { f.Holder = "node-a_2" }, []string{
+			`OtherHost: another host works as the node "node-a": ` +
+				`it holds its lease, as "node-a_2"`}},
 		"another node's credential": {func(f *Facts) { f.BoundNode = "node-b" }, []string{
 			`OtherHost: the credential is bound to the Node "node-b", and this node's name is "node-a"`}},
 		"its own credential":      {func(f *Facts) { f.BoundNode = "node-a" }, nil},

@@ -73,8 +73,8 @@ func (s Self) KeepGrowing(c *corev1.PersistentVolumeClaim) bool {
 	return Asks(c) && s.Serves(askedProvisioner(c)) && Chosen(c) == s.Node
 }
 
-// KeepGrowingOfAll reports whether a claim that asks for something may be of this node's, though it does not
-// name it: it was bound at once, or by hand. ofAll says that its class leads to a pool that is
+// KeepGrowingOfAll reports whether a claim that asks for something may be of this node's, though it
+// does not name it: it was bound at once, or by hand. ofAll says that its class leads to a pool that is
 // OfAllNodes, whichever node was chosen.
 func (s Self) KeepGrowingOfAll(c *corev1.PersistentVolumeClaim, ofAll bool) bool {
 	asked := askedProvisioner(c)

@@ -54,7 +54,8 @@ type Publisher struct {
 
 // New makes a Publisher; nothing happens before Run.
 func New(o Options) *Publisher {
-	p := &Publisher{Options: o, unpaid: o.API, changed: make(chan struct{}, 1), mended: make(chan struct{}, 1),
+	p := &Publisher{Options: o, unpaid: o.API,
+		changed: make(chan struct{}, 1), mended: make(chan struct{}, 1),
 		refused: refusals{classes: map[string]refusal{}}}
 	p.API = paid{o.API, &p.budget}
 	return p

@@ -57,8 +57,9 @@ const inlineModes = "  volumeLifecycleModes: [Persistent, Ephemeral]\n"
 // Conditions of Helm.
 const (
 	confined = "or .Values.poolPaths .Values.sharedPoolPaths .Values.everyNodePoolPaths"
-	kubevirt = `and (has "` + packaging.KubevirtCSI + `" .Values.aliases) (ne .Values.provisioner "` + packaging.KubevirtCSI + `")`
-	driver   = `and (le (len .Values.provisioner) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .Values.provisioner)`
+	kubevirt = `and (has "` + packaging.KubevirtCSI + `" .Values.aliases) ` +
+		`(ne .Values.provisioner "` + packaging.KubevirtCSI + `")`
+	driver = `and (le (len .Values.provisioner) 63) (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" .Values.provisioner)`
 )
 
 // Helm is a chart, by the paths of its files. version is the program's; what is no version of a
@@ -115,7 +116,9 @@ func documents(manifests string) (all []document) {
 
 // among reports whether an object of the same kind and name is there.
 func (d document) among(all []document) bool {
-	return slices.ContainsFunc(all, func(o document) bool { return o.kind == d.kind && o.name == d.name })
+	return slices.ContainsFunc(all, func(o document) bool {
+		return o.kind == d.kind && o.name == d.name
+	})
 }
 
 // template is the object as Helm evaluates it, in front of its condition; without has the objects

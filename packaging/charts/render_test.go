@@ -127,10 +127,14 @@ func TestRendered(t *testing.T) {
 			packaging.Options{Provisioner: "hostpath-provisioner", Confine: packaging.Confinement{Paths: []string{"/srv", "/mnt/a"}}}},
 		"shared pools alone": {map[string]any{"sharedPoolPaths": []any{"/shared"}, "provisioner": "p", "aliases": []any{"q", "p", "b"}},
 			packaging.Options{Provisioner: "p", Confine: packaging.Confinement{SharedPaths: []string{"/shared"}, Aliases: []string{"q", "p", "b"}}}},
-		"in the place of kubevirt's": {map[string]any{"aliases": []any{"kubevirt.io.hostpath-provisioner"}},
-			packaging.Options{Provisioner: "hostpath-provisioner", Confine: packaging.Confinement{Aliases: []string{packaging.KubevirtCSI}}}},
-		"kubevirt's, confined": {map[string]any{"aliases": []any{"kubevirt.io.hostpath-provisioner"}, "poolPaths": []any{"/srv"}},
-			packaging.Options{Provisioner: "hostpath-provisioner", Confine: packaging.Confinement{Paths: []string{"/srv"}, Aliases: []string{packaging.KubevirtCSI}}}},
+		"in the place of kubevirt's": {
+			map[string]any{"aliases": []any{"kubevirt.io.hostpath-provisioner"}},
+			packaging.Options{Provisioner: "hostpath-provisioner",
+				Confine: packaging.Confinement{Aliases: []string{packaging.KubevirtCSI}}}},
+		"kubevirt's, confined": {
+			map[string]any{"aliases": []any{"kubevirt.io.hostpath-provisioner"}, "poolPaths": []any{"/srv"}},
+			packaging.Options{Provisioner: "hostpath-provisioner", Confine: packaging.Confinement{
+				Paths: []string{"/srv"}, Aliases: []string{packaging.KubevirtCSI}}}},
 		"pools of every node alone": {map[string]any{"everyNodePoolPaths": []any{"/every"}, "hostnames": map[string]any{"node-b.example": "b", "node-a": "1"}, "audiences": []any{"https://a.example"}},
 			packaging.Options{Provisioner: "hostpath-provisioner", Confine: packaging.Confinement{EveryNodePaths: []string{"/every"}, Hostnames: map[string]string{"node-a": "1", "node-b.example": "b"}, Audiences: []string{"https://a.example"}}}},
 	} {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,13 +21,30 @@ import (
 //
 // Pods get scheduled there and stay Pending for ever.
 func (c *Cluster) AddNode(ctx context.Context, name string, labels map[string]string) error {
+	return c.addNode(ctx, name, labels, readyStatus(name))
+}
+
+// AddHost is AddNode of a Node that tells which host it is, as a kubelet on this one would.
+func (c *Cluster) AddHost(ctx context.Context, name string, labels map[string]string) error {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	status := readyStatus(name)
+	status.NodeInfo.BootID = strings.TrimSpace(string(boot))
+	return c.addNode(ctx, name, labels, status)
+}
+
+func (c *Cluster) addNode(
+	ctx context.Context, name string, labels map[string]string, status corev1.NodeStatus,
+) error {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			corev1.LabelHostname:   name,
 			corev1.LabelOSStable:   runtime.GOOS,
 			corev1.LabelArchStable: runtime.GOARCH,
 		}},
-		Status: readyStatus(name),
+		Status: status,
 	}
 	maps.Copy(node.Labels, labels)
 	if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {

@@ -46,7 +46,8 @@ func (w *environment) capacityInPlaceOfADriver() {
 		h.run()
 	}
 	w.awaitPublished(class, both)
-	w.Eventually("the driver has the scheduler compare", func() bool { return w.comparedOf(csiDriver) })
+	w.Eventually("the driver has the scheduler compare",
+		func() bool { return w.comparedOf(csiDriver) })
 	w.awaitCompared(class, small.node, large.node)
 	w.claim("data", class, "120Mi")
 	w.pod("user", []string{small.node, large.node}, "data")
@@ -65,8 +66,8 @@ func (w *environment) capacityInPlaceOfADriver() {
 			w.Errorf("withdraw-capacity: %v\n%s", err, out)
 		}
 	}
-	if left := len(w.published(class)) + len(w.published(own)); left > 0 || w.comparedOf(csiDriver) ||
-		w.compared() {
+	if left := len(w.published(class)) + len(w.published(own)); left > 0 ||
+		w.comparedOf(csiDriver) || w.compared() {
 		w.Errorf("withdrawn: %d are left", left)
 	}
 }

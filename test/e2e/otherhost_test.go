@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -44,4 +46,51 @@ func TestNodeOfOtherHost(t *testing.T) {
 	h.wantTree(pool.Of(pv.Name)...)
 	report(strings.TrimSpace(string(boot)))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+}
+
+// A Node without a kubelet says nothing of its host. Whoever has the node's lease has the name: a
+// host that comes second works in no pool, until the first is silent or its lease was deleted; one
+// whose name was taken meanwhile stops. A package that is removed takes the lease with it.
+func TestTwoHostsOfOneName(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	name := "node." + h.node + ".hostpath-provisioner"
+	other := h.node + "_0badcafe"
+	taken := func() {
+		_, err := leases.Create(w.Ctx, &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &other},
+		}, metav1.CreateOptions{})
+		w.Must(err)
+	}
+	free := func() { w.Must(leases.Delete(w.Ctx, name, metav1.DeleteOptions{})) }
+	taken()
+	h.run()
+	h.wantClosed("OtherHost", "holds its lease, as \""+other+"\"")
+	w.refused(w.claim("data", w.Class("c", immediate), "8Mi"), "PoolClosed")
+	h.wantTree()
+	free()
+	pv := w.Bound("data")
+	w.Eventually("the lease is this host's", func() bool {
+		l, err := leases.Get(w.Ctx, name, metav1.GetOptions{})
+		return err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != other &&
+			strings.HasPrefix(*l.Spec.HolderIdentity, h.node+"_") && l.Labels["hostpath-provisioner/node"] == h.node
+	})
+	free()
+	taken()
+	w.Must(h.WaitStatus(w.unhurried(), "pool fast is closed")) // it renews its lease twice a minute
+	w.DeleteClaim("data")
+	_, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
+	w.Must(err)
+	h.wantTree(pool.Of(pv.Name)...)
+	free()
+	w.Must(w.WaitVolumeGone(w.unhurried(), pv.Name))
+	h.Kill()
+	if out, err := h.Command("withdraw-capacity").CombinedOutput(); err != nil {
+		t.Errorf("withdraw-capacity: %v\n%s", err, out)
+	}
+	if _, err := leases.Get(w.Ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the lease after that: %v", err)
+	}
 }

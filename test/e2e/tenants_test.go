@@ -96,10 +96,12 @@ func TestAttributesClass(t *testing.T) {
 	}
 	plain := w.claim("plain", class, "1Mi", on)
 	pv := w.Bound("plain")
-	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, "plain", types.MergePatchType,
-		[]byte(`{"spec":{"volumeAttributesClassName":"silver"}}`), metav1.PatchOptions{})
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	_, err := claims.Patch(w.Ctx, "plain", types.MergePatchType, []byte(
+		`{"spec":{"volumeAttributesClassName":"silver"}}`), metav1.PatchOptions{})
 	w.Must(err)
-	if got := w.refused(plain, "AttributesClassUnsupported"); !strings.Contains(got, `"silver": the volume stays as it is`) {
+	got := w.refused(plain, "AttributesClassUnsupported")
+	if !strings.Contains(got, `"silver": the volume stays as it is`) {
 		t.Errorf("of a bound claim: %q", got)
 	}
 	pv.Spec.VolumeAttributesClassName = &gold

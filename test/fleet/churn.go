@@ -24,7 +24,7 @@ var churnRates = []int{20, 100}
 // scheduler of it: no more when more claims come.
 func (f *fleet) churn(ctx context.Context) {
 	m := f.member("churn", "1g")
-	f.Must(f.Cluster.AddNode(ctx, m.node, nil), "adding a node")
+	f.Must(f.Cluster.AddHost(ctx, m.node, nil), "adding a node")
 	f.Must(f.WriteKubeconfig(ctx, m.node, m.Path("kubeconfig")), "writing a kubeconfig")
 	f.Must(m.Start(), "starting a daemon")
 	ready, cancel := soon(ctx)

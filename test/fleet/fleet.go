@@ -54,7 +54,7 @@ func (f *fleet) build(ctx context.Context) {
 	}
 	f.ApplyManifests(ctx, f.members[0].Daemon)
 	f.each(f.members, func(m *member) error {
-		if err := f.Cluster.AddNode(ctx, m.node, nil); err != nil {
+		if err := f.Cluster.AddHost(ctx, m.node, nil); err != nil {
 			return err
 		}
 		return f.WriteKubeconfig(ctx, m.node, m.Path("kubeconfig"))

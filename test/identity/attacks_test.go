@@ -181,7 +181,7 @@ func (w *world) setUp() {
 	called.Labels["hostpath-provisioner/tombstone"] = "delete"
 	another.Name, another.Labels = "another.program", nil
 	for _, l := range []*coordinationv1.Lease{lease("held", "node-b"), lease("free", "node-a"),
-		another, called, tombstone("pvc-gone", "node-b")} {
+		another, called, ofNode("node-b", "node-b"), tombstone("pvc-gone", "node-b")} {
 		_, err := w.admin.CoordinationV1().Leases(account).Create(w.ctx, l, metav1.CreateOptions{})
 		w.must(err)
 	}

@@ -154,6 +154,16 @@ var needs = map[string]func(*world) error{
 		l.Spec.HolderIdentity = nil
 		return updateLease(l)(w)
 	},
+	"the node's own lease": func(w *world) error {
+		l := ofNode("node-a", "node-a")
+		if err := createLease(l)(w); err != nil {
+			return err
+		}
+		if err := updateLease(l)(w); err != nil {
+			return err
+		}
+		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, l.Name, metav1.DeleteOptions{})
+	},
 	"a tombstone": func(w *world) error {
 		if err := createLease(tombstone("pvc-needed", "node-a"))(w); err != nil {
 			return err

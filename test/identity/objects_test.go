@@ -142,6 +142,13 @@ func lease(pool, node string) *coordinationv1.Lease {
 	}
 }
 
+// ofNode is the lease that says which host has a node's name.
+func ofNode(node, holder string) *coordinationv1.Lease {
+	l := lease("node."+node, holder)
+	l.Labels = map[string]string{nodeLabel: node}
+	return l
+}
+
 // tombstone tells that a volume of scope every-node went.
 func tombstone(name, node string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{

@@ -317,14 +317,29 @@ var attempts = []attempt{
 		l := lease("free", "node-a")
 		l.Labels["hostpath-provisioner/tombstone"] = "delete"
 		return l
-	}()), "the lease of a pool is no tombstone", "no daemon could write it any more"},
+	}()), "the lease of a pool or node is no tombstone", "no daemon could write it any more"},
 	{"write a tombstone that is named as a pool's lease",
 		createLease(tombstone("later.hostpath-provisioner",
-			"node-a")), "the lease of a pool is no tombstone", "the pool would have no lease"},
+			"node-a")), "the lease of a pool or node is no tombstone", "the pool would have no lease"},
+	{"write a tombstone that is named as a node's lease",
+		createLease(tombstone("node.node-c.hostpath-provisioner", "node-a")),
+		"the lease of a pool or node is no tombstone", "that node's daemon could not write it"},
+	{"take the lease of another node", createLease(ofNode("node-c", "node-a")),
+		"and not this node's own", "that node's daemon would stop its work"},
+	{"take the lease of another node in its name", createLease(ofNode("node-c", "node-c")),
+		"and not this node's own", "the same"},
+	{"renew the lease of another node", updateLease(ofNode("node-b", "node-a")),
+		"and not this node's own", "the same"},
+	{"delete the lease of another node", func(w *world) error {
+		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, ofNode("node-b", "").Name,
+			metav1.DeleteOptions{})
+	}, "the lease is of no pool", "another host could take its name"},
+	{"hold the own node's lease in another node's name", createLease(ofNode("node-a", "node-b")),
+		"the lease is taken in another node's name", "it would be that node's fault"},
 	{"delete a pool's lease that is called a tombstone", func(w *world) error {
 		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, "called.hostpath-provisioner",
 			metav1.DeleteOptions{})
-	}, "the lease of a pool is no tombstone", "its name says what it is"},
+	}, "the lease of a pool or node is no tombstone", "its name says what it is"},
 	{"write a lease that is no pool's", updateLease(anotherLease(nil)), "the lease is of no pool",
 		"another program's election"},
 	{"call another program's lease a pool's",

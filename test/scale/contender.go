@@ -52,7 +52,7 @@ func (s *scale) newMeter() *footprint.Meter {
 func (s *scale) newDaemon(ctx context.Context, node string) *contender {
 	c := &contender{class: ours, node: node, meter: s.newMeter()}
 	dir := hosttest.Dir(s)
-	s.Must(s.Cluster.AddNode(ctx, node, nil), "adding a node")
+	s.Must(s.Cluster.AddHost(ctx, node, nil), "adding a node")
 	pool := filepath.Join(dir, "pool")
 	s.Must(os.Mkdir(pool, 0o700), "making a mount point")
 	hosttest.SetImmutable(s, pool, true)
@@ -72,7 +72,7 @@ func (s *scale) newDaemon(ctx context.Context, node string) *contender {
 
 // newPeer is a provisioner on the usual library.
 func (s *scale) newPeer(ctx context.Context, node string) *contender {
-	s.Must(s.Cluster.AddNode(ctx, node, nil), "adding a node")
+	s.Must(s.Cluster.AddHost(ctx, node, nil), "adding a node")
 	c := s.newProgram(library, filepath.Join(s.opt.build, "bench-peer"), "-kubeconfig", "KUBECONFIG", "-provisioner", theirs, "-node", node,
 		"-pool", hosttest.Dir(s), "-threads=100", "-qps=1000", "-burst=2000", "-leader-election=false")
 	c.class, c.node = theirs, node

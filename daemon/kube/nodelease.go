@@ -1,0 +1,100 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/presence"
+)
+
+// NodeLeaseName is the name of the lease of a node's daemons, which all have it in common: it says
+// which host has the name. "" if no object can have it. No lease of a pool has such a name: its end
+// is a provisioner's.
+func NodeLeaseName(node string) string {
+	const before, after, most = "node.", "." + component, 253 // of an object's name
+	if len(before)+len(node)+len(after) > most {
+		return ""
+	}
+	return before + node + after
+}
+
+// ReadNodeLease is part of presence.API.
+func (c *Client) ReadNodeLease(ctx context.Context) (*presence.Lease, error) {
+	name := NodeLeaseName(c.options.Node)
+	there, err := c.readLease(publishing(ctx), name, callTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)
+	}
+	if there == nil {
+		return nil, nil
+	}
+	return nodeLeaseOf(there), nil
+}
+
+func nodeLeaseOf(l *coordinationv1.Lease) *presence.Lease {
+	is := &presence.Lease{UID: string(l.UID), Version: l.ResourceVersion}
+	if l.Spec.HolderIdentity != nil {
+		is.Holder = *l.Spec.HolderIdentity
+	}
+	return is
+}
+
+// WriteNodeLease is part of presence.API. The time in it is for people and other programs.
+func (c *Client) WriteNodeLease(ctx context.Context, l presence.Lease) (*presence.Lease, error) {
+	name, request := NodeLeaseName(c.options.Node), c.coordination.Post()
+	if l.Version != "" {
+		request = c.coordination.Put().Name(name)
+	}
+	seconds, renewed := int32(presence.Duration/time.Second), metav1.NewMicroTime(time.Now())
+	now := &coordinationv1.Lease{}
+	request = request.Namespace(c.options.Namespace).Resource("leases").
+		Body(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, UID: types.UID(l.UID), ResourceVersion: l.Version,
+				Labels: map[string]string{plan.NodeLabel: plan.NodeLabelValue(c.options.Node)},
+			},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: &l.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed,
+			},
+		}).Timeout(callTimeout).MaxRetries(0)
+	err := receiveObject(publishing(ctx), request, now, name, types.UID(l.UID))
+	if err == nil && now.ResourceVersion == l.Version {
+		same := errors.New("the response has the version that was replaced")
+		err = apierrors.NewInternalError(same)
+	}
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+		apierrors.IsNotFound(err) && l.Version != "":
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("write lease %s/%s: %w", c.options.Namespace, name, err)
+	}
+	return nodeLeaseOf(now), nil
+}
+
+// DeleteNodeLease deletes the lease if it is this host's: the daemon does not come back. One that
+// does not exist is no error.
+func (c *Client) DeleteNodeLease(ctx context.Context, holder string) error {
+	there, err := c.ReadNodeLease(ctx)
+	if err != nil || there == nil || there.Holder != holder {
+		return err
+	}
+	name := NodeLeaseName(c.options.Node)
+	request := c.coordination.Delete().Namespace(c.options.Namespace).Resource("leases").
+		Name(name).Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
+		UID: (*types.UID)(&there.UID), ResourceVersion: &there.Version,
+	}}).Timeout(callTimeout)
+	err = receiveDeletion(publishing(ctx), request, name, types.UID(there.UID))
+	if err != nil && !absent(err, name) {
+		return fmt.Errorf("delete lease %s/%s: %w", c.options.Namespace, name, err)
+	}
+	return nil
+}
