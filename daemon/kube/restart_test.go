@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,10 +13,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -184,8 +187,8 @@ func TestServerAway(t *testing.T) {
 }
 
 // gate is a TCP proxy in front of the shared API server. It begins shut. While it is shut its port
-// is free; each gate has an address of its own on the loopback, so that no other test takes the
-// port meanwhile.
+// refuses connections; a socket that is bound to it, and does not listen, keeps it from all other
+// programs.
 type gate struct {
 	address string
 	mu      sync.Mutex
@@ -193,19 +196,26 @@ type gate struct {
 	conns   []net.Conn
 }
 
-var gates atomic.Int32
-
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	lis, err := net.Listen("tcp", fmt.Sprintf("127.0.1.%d:0", gates.Add(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gate{address: lis.Addr().String()}
-	_ = lis.Close()
-	t.Cleanup(g.shut)
+	reserved, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	must(t, unix.SetsockoptInt(reserved, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
+	must(t, unix.Bind(reserved, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := unix.Getsockname(reserved)
+	must(t, err)
+	g := &gate{address: fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)}
+	t.Cleanup(func() { g.shut(); _ = unix.Close(reserved) })
 	return g
 }
+
+// reserved lets a listener have the port of newGate's socket.
+var reserved = net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+	failed := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+	return errors.Join(failed, err)
+}}
 
 func (g *gate) kubeconfig(t *testing.T) string {
 	t.Helper()
@@ -224,9 +234,9 @@ func (g *gate) kubeconfig(t *testing.T) string {
 }
 
 func (g *gate) open() {
-	lis, err := net.Listen("tcp", g.address)
+	lis, err := reserved.Listen(context.Background(), "tcp", g.address)
 	if err != nil {
-		panic(err) // the port was free a moment ago
+		panic(err)
 	}
 	g.mu.Lock()
 	g.lis = lis

@@ -157,13 +157,11 @@ func TestAdoptRetainAndArchive(t *testing.T) {
 	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
 	name := archived.Name
 	h.wantTree(append(pool.Of(kept.Name), "ours/archive/"+name, "ours/archive/"+name+".json")...)
-	var record struct{ Retained bool }
-	text, err := os.ReadFile(filepath.Join(h.ours("volumes"), kept.Name+".json"))
-	w.Must(err)
-	w.Must(json.Unmarshal(text, &record))
-	if !record.Retained {
-		t.Errorf("the record does not say that it is retained:\n%s", text)
-	}
+	w.Eventually("the record says that it is retained", func() bool {
+		var record struct{ Retained bool }
+		text, err := os.ReadFile(filepath.Join(h.ours("volumes"), kept.Name+".json"))
+		return err == nil && json.Unmarshal(text, &record) == nil && record.Retained
+	})
 }
 
 // Only through its record: an adopted volume whose record is taken away is foreign again.

@@ -107,7 +107,7 @@ func TestOwnVolumeStays(t *testing.T) {
 	theirs := h.madeByCSI(csiDriver, "theirs")
 	w.claim("ours", w.Class("k", immediate, func(c *storagev1.StorageClass) {
 		c.Provisioner, c.Parameters = csiDriver, map[string]string{"storagePool": "fast"}
-	}), "10Mi")
+	}), "10Mi", annotate(provisionOnNode, h.node)) // other tests' daemons serve the driver, too
 	ours := w.Bound("ours")
 	h.adopts()
 	h.adopts("--undo")

@@ -34,7 +34,7 @@ type setting struct {
 // host makes the Node object and a prepared pool. The daemon does not run yet.
 func (w *environment) host(name string, settings ...setting) *host {
 	w.Helper()
-	w.Must(w.AddNode(w.Ctx, w.Namespace+"-"+name, map[string]string{nodeLabel: w.Namespace}))
+	w.Must(w.AddHost(w.Ctx, w.Namespace+"-"+name, map[string]string{nodeLabel: w.Namespace}))
 	return w.machine(name, settings...)
 }
 
