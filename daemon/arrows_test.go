@@ -15,7 +15,7 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 var arrows = map[string][]string{
 	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
 	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/presence", "daemon/prober", "daemon/report", "daemon/snapshotapi", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/webconfig", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
-	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/volume", "hostcheck/mounts"},
+	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/unpublish", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
 	"daemon/begun":             {},
 	"daemon/binding":           {"daemon/plan", "daemon/report", "daemon/words"},
@@ -50,6 +50,7 @@ var arrows = map[string][]string{
 	"daemon/snapshotapi":       {},
 	"daemon/state":             {"hostcheck", "hostcheck/openat"},
 	"daemon/storagecapacity":   {"daemon/plan"},
+	"daemon/unpublish":         {"daemon/plan"},
 	"daemon/usage":             {"daemon/words", "hostcheck/quota"},
 	"daemon/volume":            {"daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/volume/treecopy", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume", "selinux"},
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},

@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/unpublish"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 )
 
@@ -209,7 +210,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 	if s.DryRun {
 		return nil, s.API.CheckVolume(ctx, ours)
 	}
-	if err := s.clear(ctx, v.now); err != nil {
+	if err := unpublish.Volume(ctx, s.API, v.now); err != nil {
 		return nil, err
 	}
 	if v.lost && v.facts.ClaimGone && !s.Overrides.Released {
@@ -251,35 +252,6 @@ func (o Options) hold(ctx context.Context, v *corev1.PersistentVolume) (*corev1.
 		return v, nil
 	}
 	return o.API.PatchVolume(ctx, v, rules.HoldPatch(v, o.Pool, o.Node))
-}
-
-// clear deletes a held object, if it was not changed since, and takes off the finalizers that would
-// keep it: Kubernetes' own as long as its claim is bound, a provisioner's for ever. Nil is an
-// object that is gone.
-func (o Options) clear(ctx context.Context, held *corev1.PersistentVolume) error {
-	if held == nil {
-		return nil
-	}
-	if held.DeletionTimestamp == nil {
-		if err := o.API.DeleteVolume(ctx, held); err != nil {
-			return err
-		}
-	}
-	now, err := o.API.GetVolume(ctx, held.Name)
-	switch {
-	case err != nil, now == nil:
-		return err
-	case now.UID != held.UID || now.DeletionTimestamp == nil:
-		return apierrors.NewConflict(corev1.Resource("persistentvolumes"), held.Name, errors.New("it is another object now"))
-	}
-	if other := rules.OthersFinalizer(now); other != "" {
-		return fmt.Errorf("it has the finalizer %q by now: its owner has to take it off first", other)
-	}
-	_, err = o.API.PatchVolume(ctx, now, plan.MetadataPatch{Labels: map[string]*string{}, Annotations: map[string]*string{}, Finalizers: []string{}})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // lookForDriver looks whether the driver runs, beside its pods: what kubelet has registered on this

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/unpublish"
 )
 
 // undoReplacement makes the CSI driver's object again, in the place of ours, and forgets the
@@ -118,7 +119,7 @@ func (o Options) holdReplacement(ctx context.Context, v record.Record, r *restor
 
 // makeOriginal puts the CSI driver's object in the place of ours.
 func (o Options) makeOriginal(ctx context.Context, v record.Record, r restoration) (notes []string, err error) {
-	if err := o.clear(ctx, r.now); err != nil {
+	if err := unpublish.Volume(ctx, o.API, r.now); err != nil {
 		return nil, err
 	}
 	if r.gone && r.lost {

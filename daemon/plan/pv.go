@@ -99,6 +99,18 @@ func MadeElsewhere(existing, want *corev1.PersistentVolume) bool {
 		existing.Annotations[ProvisionedBy] == want.Annotations[ProvisionedBy] && existing.Labels[NodeLabel] != want.Labels[NodeLabel]
 }
 
+// OthersFinalizer is a finalizer of an object that is neither Kubernetes' own nor a provisioner's,
+// "" if there is none. That of the old external provisioner goes with its object: no program is
+// left that would remove it.
+func OthersFinalizer(v *corev1.PersistentVolume) string {
+	for _, f := range v.Finalizers {
+		if f != PVProtection && f != Finalizer {
+			return f
+		}
+	}
+	return ""
+}
+
 // NodeLabelValue is a node's name as a label value. Names may have 253 characters and label values
 // 63 (apimachinery, util/validation), so a longer name is cut and told apart by its hash.
 func NodeLabelValue(node string) string {

@@ -105,7 +105,7 @@ func TestAdoptionInOrder(t *testing.T) {
 func replaceable() Facts {
 	f := adoptable()
 	v := ofDriver()
-	v.DeletionTimestamp, v.Finalizers, v.Spec.NodeAffinity = nil, []string{pvProtection}, plan.NodeAffinity("host-a")
+	v.DeletionTimestamp, v.Finalizers, v.Spec.NodeAffinity = nil, []string{plan.PVProtection}, plan.NodeAffinity("host-a")
 	f.Volume = OfHost(v, f.Pool)
 	return f
 }

@@ -25,8 +25,6 @@ const (
 	// HeldAnnotation is on an object that is about to be replaced: its reclaim policy, which is
 	// Retain meanwhile.
 	HeldAnnotation = "hostpath-provisioner/reclaim-policy"
-	// pvProtection is the finalizer that Kubernetes itself puts on a volume object.
-	pvProtection = "kubernetes.io/pv-protection"
 )
 
 // replacementRules is the specification of what becomes of a CSI driver's volume, which f.Volume
@@ -217,20 +215,8 @@ func beingDeletedByOthers(f Facts) (Verdict, bool) {
 	return refuse(f.Volume.DeletionTimestamp != nil && !began, "", "it is being deleted")
 }
 
-// OthersFinalizer is a finalizer of an object that is neither Kubernetes' own nor a provisioner's,
-// "" if there is none. That of the old external provisioner goes with its object: no program is
-// left that would remove it.
-func OthersFinalizer(v *corev1.PersistentVolume) string {
-	for _, f := range v.Finalizers {
-		if f != pvProtection && f != plan.Finalizer {
-			return f
-		}
-	}
-	return ""
-}
-
 func hasOthersFinalizer(f Facts) (Verdict, bool) {
-	other := OthersFinalizer(f.Volume)
+	other := plan.OthersFinalizer(f.Volume)
 	return refuse(other != "", "", "it has the finalizer %q: its owner has to take it off first", other)
 }
 

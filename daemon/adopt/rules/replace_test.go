@@ -21,7 +21,7 @@ func ofDriver() *corev1.PersistentVolume {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pvc-1", UID: "uid-of-object", ResourceVersion: "77", Generation: 3, CreationTimestamp: now, DeletionTimestamp: &now,
 			Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{plan.ProvisionedBy: plan.KubevirtCSI, "note": "kept"},
-			Finalizers: []string{pvProtection, "external-provisioner.volume.kubernetes.io/finalizer"},
+			Finalizers: []string{plan.PVProtection, "external-provisioner.volume.kubernetes.io/finalizer"},
 		},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete, MountOptions: []string{"noatime"},
@@ -234,11 +234,11 @@ func TestOthersFinalizer(t *testing.T) {
 		want       string
 	}{
 		{"none", nil, ""},
-		{"Kubernetes' own and ours", []string{pvProtection, plan.Finalizer}, ""},
-		{"a backup's, last", []string{pvProtection, plan.Finalizer, "backup.example/hold"}, "backup.example/hold"},
-		{"one that begins like Kubernetes' own", []string{pvProtection + "-2"}, pvProtection + "-2"},
+		{"Kubernetes' own and ours", []string{plan.PVProtection, plan.Finalizer}, ""},
+		{"a backup's, last", []string{plan.PVProtection, plan.Finalizer, "backup.example/hold"}, "backup.example/hold"},
+		{"one that begins like Kubernetes' own", []string{plan.PVProtection + "-2"}, plan.PVProtection + "-2"},
 	} {
-		if got := OthersFinalizer(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Finalizers: c.finalizers}}); got != c.want {
+		if got := plan.OthersFinalizer(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Finalizers: c.finalizers}}); got != c.want {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}
