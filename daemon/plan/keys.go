@@ -25,8 +25,8 @@ const (
 	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
 	// Finalizer keeps a volume object until its directory is gone.
 	Finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
-	// PVProtection is the finalizer that Kubernetes itself puts on a volume object, and again within
-	// a second where it was taken off one that is not being deleted.
+	// PVProtection is the finalizer that Kubernetes itself puts on a volume object, and again
+	// within a second where it was taken off one that is not being deleted.
 	PVProtection = "kubernetes.io/pv-protection"
 	// HostnameLabel is the node label that affinity is written with; its value may differ from the
 	// node's name.

@@ -20,6 +20,7 @@ const (
 	ReasonDriver                = "CSIDriverNotReady"
 	ReasonNodeNotFound          = "NodeNotFound"
 	ReasonNodeSilent            = "NodeSilent"
+	ReasonNodeForgotten         = "NodeForgotten"
 	ReasonTakenOver             = "TakenOver"
 	ReasonPoolClosed            = "PoolClosed"
 	ReasonNotEnoughSpace        = "NotEnoughSpace"

@@ -52,7 +52,8 @@ func Volume(ctx context.Context, api API, seen *corev1.PersistentVolume) error {
 			errors.New("it is another object now"))
 	}
 	if other := plan.OthersFinalizer(now); other != "" {
-		return fmt.Errorf("it has the finalizer %q by now: its owner has to take it off first", other)
+		return fmt.Errorf("it has the finalizer %q by now: its owner has to take it off first",
+			other)
 	}
 	_, err = api.PatchVolume(ctx, now, plan.MetadataPatch{Labels: map[string]*string{},
 		Annotations: map[string]*string{}, Finalizers: []string{}})
