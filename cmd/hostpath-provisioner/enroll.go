@@ -224,8 +224,7 @@ func (p *program) prove(ctx context.Context, cfg config.Config) error {
 
 // enrollOffline prints or writes kubeconfigs for other nodes.
 func (p *program) enrollOffline(ctx context.Context, o enrolling, stdin io.Reader) error {
-	home, _ := os.UserHomeDir()
-	o.admin = cmp.Or(o.admin, os.Getenv("KUBECONFIG"), filepath.Join(home, ".kube", "config"))
+	o.admin = cmp.Or(o.admin, adminKubeconfig())
 	admin, err := p.administrator(o, cmp.Or(o.namespace, kube.DefaultNamespace), stdin)
 	if err != nil {
 		return err

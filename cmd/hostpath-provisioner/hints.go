@@ -127,6 +127,8 @@ var clusterHints = map[string]string{
 }
 
 const (
+	aliveHint = "if it does not come back, switch it off, delete its Node, and wait a minute; " +
+		"or add: --force"
 	enrollHint     = "run: hostpath-provisioner enroll --admin-kubeconfig FILE"
 	rightsHint     = "an administrator runs: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACECONFINED | kubectl apply -f -"
 	manifestsHint  = "an administrator runs, with the paths of all nodes' pools: hostpath-provisioner manifests --no-classes --provisioner PROVISIONER --namespace NAMESPACEPATHS | kubectl apply -f -"
@@ -229,6 +231,8 @@ func hintFor(err error) string {
 		return "give the pool a directory elsewhere, and move its volumes as docs/upgrade.md describes"
 	case errors.As(err, &bad):
 		return "correct it, then run: hostpath-provisioner check --config-only"
+	case errors.As(err, new(aliveError)):
+		return aliveHint
 	case errors.As(err, new(adminError)):
 		return "" // no command of ours mends an administrator's credential
 	case errors.As(err, new(*kube.KubeconfigError)):

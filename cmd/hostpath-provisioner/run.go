@@ -52,6 +52,7 @@ type program struct {
 	// mark is what a line on stdout begins with that tells of something of this level.
 	mark func(slog.Level) string
 
+	called string        // by which name the program was
 	host   string        // of the host's files that systemd writes; "" is /
 	node   string        // as the configuration that was loaded says
 	loaded config.Config // by the command that runs, if it did
@@ -70,7 +71,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 // run is the program; it returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{stdout: stdout, stderr: stderr, now: time.Now}
+	p := &program{stdout: stdout, stderr: stderr, now: time.Now, called: os.Args[0]}
 	return p.run(args, stdin)
 }
 
@@ -162,10 +163,11 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		&cobra.Command{Use: "run", Short: "Run the daemon", Args: noArgs, RunE: p.daemon},
 		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.quotaCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.enrollCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(), p.csiNodeCommand(), p.withdrawCommand(),
-		p.backupCommand(),
+		p.backupCommand(), p.forgetCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Print the help of a command", RunE: help})
+	asPlugin(p.called, root)
 	return root
 }
 

@@ -142,6 +142,7 @@ func TestUsage(t *testing.T) {
 	for _, line := range []string{
 		"chek", "nosuch", "help nosuch", "check --deadline 0", "check --deadline -1s", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
 		"volumes slow", "adopt", "adopt slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
+		"forget-node", "forget-node NODE", "forget-node a --force=b",
 	} {
 		s.call(strings.Fields(line)...)
 	}
@@ -152,7 +153,8 @@ func TestHelp(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", "")
 	t.Setenv("RUNTIME_DIRECTORY", "")
 	s := &story{h: newHost(t, minimal)}
-	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "relabel --help", "volumes --help", "adopt --help", "status --help", "manifests --help", "version --help"} {
+	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "relabel --help", "volumes --help", "adopt --help", "status --help", "manifests --help", "version --help",
+		"forget-node --help"} {
 		s.call(strings.Fields(line)...)
 	}
 	golden(t, "help", s.b.String())

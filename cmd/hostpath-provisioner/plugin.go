@@ -1,0 +1,73 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+)
+
+// pluginName is the name by which kubectl finds this program as its plugin: kubectl hostpath.
+const pluginName = "kubectl-hostpath"
+
+// asPlugin has a call under kubectl's name print its help where one under the program's own name
+// runs the daemon.
+func asPlugin(called string, root *cobra.Command) {
+	if filepath.Base(called) != pluginName {
+		return
+	}
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hostpath"}
+	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+}
+
+// installation is which daemons a command is about, as flags that go before this host's
+// configuration. An administrator's machine has none.
+type installation struct {
+	provisioner, namespace string
+	aliases                []string
+}
+
+func (i *installation) flags(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&i.provisioner, "provisioner", "",
+		"of the daemons; default as configured on this host")
+	flags.StringArrayVar(&i.aliases, "alias", nil,
+		"they serve this `provisioner`, too; repeatable, default as configured on this host")
+	flags.StringVar(&i.namespace, "namespace", "",
+		"of the daemons' ServiceAccount; default as configured on this host")
+}
+
+// installed is the installation that is meant. A provisioner that is named has the aliases that are
+// named, and no others.
+func (p *program) installed(i installation) (self plan.Self, namespace string, err error) {
+	cfg := config.Default()
+	if _, missing := os.Stat(p.config); !errors.Is(missing, fs.ErrNotExist) {
+		if cfg, err = config.Load(p.config); err != nil {
+			return self, "", err
+		}
+	}
+	if i.provisioner == "" && len(i.aliases) == 0 {
+		i.aliases = cfg.Aliases
+	}
+	cfg.Provisioner, cfg.Aliases = cmp.Or(i.provisioner, cfg.Provisioner), i.aliases
+	for _, one := range append([]string{cfg.Provisioner}, cfg.Aliases...) {
+		if err := config.CheckProvisioner(one); err != nil {
+			return self, "", usageError{fmt.Errorf("--provisioner, --alias: %w", err)}
+		}
+	}
+	return daemon.Self(cfg), cmp.Or(i.namespace, cfg.Namespace), nil
+}
+
+// adminKubeconfig is kubectl's default.
+func adminKubeconfig() string {
+	home, _ := os.UserHomeDir()
+	return cmp.Or(os.Getenv("KUBECONFIG"), filepath.Join(home, ".kube", "config"))
+}

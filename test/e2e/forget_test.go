@@ -1,0 +1,368 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+const nodeLabel = "hostpath-provisioner/node"
+
+// writes are an administrator's requests, through a proxy that kills the caller right after the
+// n-th that changes anything but an event; an event that is written twice is one with a count.
+type writes struct {
+	w       *environment
+	address string
+	dir     string
+	killed  chan struct{}
+	left    int
+	cmd     *exec.Cmd
+	at      []string // the changes that it was killed after
+}
+
+func (w *environment) killer() *writes {
+	w.Helper()
+	k := &writes{w: w, dir: hosttestDir(w.T, "killer")}
+	var authority []byte
+	k.address, authority = w.Proxied(func(server http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			change := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") &&
+				!r.URL.Query().Has("dryRun")
+			if k.left -= map[bool]int{true: 1}[change]; !change || k.left != 0 {
+				server.ServeHTTP(rw, r)
+				return
+			}
+			server.ServeHTTP(httptest.NewRecorder(), r)
+			k.at = append(k.at, r.Method+" "+path.Base(r.URL.Path))
+			_ = k.cmd.Process.Kill()
+			<-r.Context().Done()
+		})
+	})
+	w.administrator(k.kubeconfig())
+	config, err := clientcmd.LoadFromFile(k.kubeconfig())
+	w.Must(err)
+	for _, c := range config.Clusters {
+		c.Server, c.CertificateAuthorityData, c.CertificateAuthority = k.address, authority, ""
+	}
+	w.Must(clientcmd.WriteToFile(*config, k.kubeconfig()))
+	return k
+}
+
+// administrator writes a kubeconfig with all rights and a token: a certificate passes no proxy.
+func (w *environment) administrator(file string) {
+	w.Helper()
+	const name = "administrator"
+	_, err := w.Client().CoreV1().ServiceAccounts(w.Namespace).Create(w.Ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	w.Must(err)
+	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + name},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.Namespace, Name: name}},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	w.Must(w.ServiceAccountKubeconfig(w.Ctx, w.Namespace, name, "", file))
+}
+
+// forgets is a call about a node, with all rights.
+func (k *writes) forgets(h *host) []string {
+	return []string{"forget-node", h.node, "--kubeconfig", k.kubeconfig()}
+}
+
+func (k *writes) kubeconfig() string { return filepath.Join(k.dir, "admin") }
+
+// dies calls the program, and reports whether it was killed at the n-th change.
+func (k *writes) dies(h *host, n int, args ...string) (out string, died bool) {
+	k.w.Helper()
+	var text strings.Builder
+	k.left, k.cmd = n, h.Command(append(args, "--kubeconfig", k.kubeconfig())...)
+	k.cmd.Stdout, k.cmd.Stderr = &text, &text
+	err := k.cmd.Run()
+	if died = k.left <= 0; !died && err != nil {
+		k.w.Errorf("%q: %v\n%s", args, err, text.String())
+	}
+	return text.String(), died
+}
+
+// toTheEnd calls the program until a call ends by itself, killed at its first change each time, so
+// that it is killed after every change that there is.
+func (k *writes) toTheEnd(h *host, args ...string) (out string, deaths int) {
+	k.w.Helper()
+	for died := true; died; deaths++ {
+		if out, died = k.dies(h, 1, args...); deaths > 200 {
+			k.w.Fatalf("killed after %q:\n%s", k.at, out)
+		}
+	}
+	return out, deaths - 1
+}
+
+// loses ends a node's daemon, and deletes its Node.
+func (h *host) loses() {
+	h.w.Helper()
+	h.Kill()
+	h.w.Must(h.w.Client().CoreV1().Nodes().Delete(h.w.Ctx, h.node, metav1.DeleteOptions{}))
+}
+
+// foreign is a volume of another installation, that says of itself that it is on the node.
+func (h *host) foreign() string {
+	h.w.Helper()
+	pv := peerNamed("rancher").volume(h, "foreign", func(pv *corev1.PersistentVolume) {
+		pv.Labels = map[string]string{nodeLabel: h.node, "hostpath-provisioner/pool": "fast"}
+		pv.Finalizers = []string{finalizer}
+		pv.Spec.ClaimRef = nil
+	})
+	_, err := h.w.Client().CoreV1().PersistentVolumes().Create(h.w.Ctx, pv, metav1.CreateOptions{})
+	h.w.Must(err)
+	return pv.Name
+}
+
+// A node is gone for ever: while it is Ready nothing is forgotten; then its volumes go, released
+// ones and half removed ones, too, and its snapshot, however often the call is killed. Each claim
+// was told. Volumes of the other node and of another installation stay. When the node is back, its
+// daemon touches none of the data.
+func TestForgetNode(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.snapshots()
+	a, b := w.newHost("a", `snapshots = "copy"`).run(), w.newHost("b").run()
+	class := w.Class("c", immediate)
+	data, kept, going := a.made("data", class), a.made("kept", class), a.made("going", class)
+	other := b.made("other", class)
+	content := s.ask("snap", data, w.Provisioner, "Delete")
+	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
+	foreign, k := a.foreign(), w.killer()
+	call := func(args ...string) (string, int) {
+		return b.Call(append(k.forgets(a), args...)...)
+	}
+	if out, code := call(); code != 1 || !strings.Contains(out, "is there and Ready") {
+		t.Errorf("a Ready node: exit code %d\n%s", code, out)
+	}
+	a.Kill()
+	w.retain(kept.Name)
+	w.DeleteClaim("kept")
+	w.deleteVolume(going.Name)
+	w.DeleteClaim("going")
+	_, err := w.WaitVolumePhase(w.Soon(), kept.Name, corev1.VolumeReleased)
+	w.Must(err)
+	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
+	tree, claim := a.tree(), w.claimNamed("data")
+
+	out, code := call("--dry-run")
+	said := a.told(out, data, kept, going)
+	golden(t, "forget-dry-run", strings.ReplaceAll(said, content, "CONTENT"))
+	if code != 0 || w.Volume(data.Name).DeletionTimestamp != nil {
+		t.Errorf("--dry-run: exit code %d", code)
+	}
+	out, deaths := k.toTheEnd(b, "forget-node", a.node)
+	if deaths < 7 || !strings.Contains(out, "nothing of provisioner") {
+		t.Errorf("killed after %q, and then:\n%s", k.at, out)
+	}
+	for _, pv := range []*corev1.PersistentVolume{data, kept, going} {
+		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	}
+	s.gone(content)
+	told, err := w.WaitEvent(w.Soon(), claim, "NodeForgotten")
+	w.Must(err)
+	want := "node " + a.node + " does not come back, and the data of volume " + data.Name
+	if !strings.HasPrefix(told.Message, want) {
+		t.Errorf("the claim was told %q", told.Message)
+	}
+	w.lost("data")
+	for _, name := range []string{other.Name, foreign} {
+		v := w.Volume(name)
+		if v.DeletionTimestamp != nil || !slices.Contains(v.Finalizers, finalizer) {
+			t.Errorf("volume %s: %+v", name, v.ObjectMeta)
+		}
+	}
+	w.Must(w.AddNode(w.Ctx, a.node, map[string]string{corev1.LabelHostname: "host-of-" + a.node}))
+	a.run()
+	a.made("later", class) // the daemon has seen what came before it
+	a.orphaned(data, kept, going)
+	a.wantTree(slices.Concat(tree, pool.Of(w.Bound("later").Name))...)
+	if _, err := os.Stat(filepath.Join(a.mount, handle)); err != nil {
+		t.Error(err)
+	}
+}
+
+// orphaned wants the data of volumes to be kept, and listed as such.
+func (h *host) orphaned(volumes ...*corev1.PersistentVolume) {
+	h.w.Helper()
+	out, _ := h.Call("volumes")
+	for _, pv := range volumes {
+		h.wantData(pv.Spec.HostPath.Path, pv.Spec.ClaimRef.Name)
+		line := out[max(0, strings.Index(out, pv.Name)):]
+		if line, _, _ = strings.Cut(line, "\n"); !strings.HasSuffix(line, "orphaned") {
+			h.w.Errorf("volume of claim %s: %s", pv.Spec.ClaimRef.Name, line)
+		}
+	}
+}
+
+func (w *environment) claimNamed(name string) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	c, err := claims.Get(w.Ctx, name, metav1.GetOptions{})
+	w.Must(err)
+	return c
+}
+
+// lost waits until a claim is Lost.
+func (w *environment) lost(name string) {
+	w.Helper()
+	lost := func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost }
+	_, err := w.WaitClaim(w.Soon(), w.Namespace, name, lost)
+	w.Must(err)
+}
+
+// stateful makes a StatefulSet of one pod with a claim, and waits until the pod has a node.
+func (w *environment) stateful(class string) {
+	w.Helper()
+	labels, replicas := map[string]string{"app": "set"}, int32(1)
+	pod := cluster.Pod(w.Namespace, "", "data")
+	pod.Spec.Volumes = nil // those of the claim templates
+	claim := cluster.Claim(w.Namespace, "data", class, "1Mi")
+	_, err := w.Client().AppsV1().StatefulSets(w.Namespace).Create(w.Ctx, &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "set"},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: &replicas, ServiceName: "set",
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec,
+			},
+			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*claim},
+		},
+	}, metav1.CreateOptions{})
+	w.Must(err)
+	w.Eventually("the pod has a node", func() bool { return w.nodeOf("set-0") != "" })
+}
+
+func (w *environment) nodeOf(pod string) string {
+	w.Helper()
+	p, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, pod, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return p.Spec.NodeName
+}
+
+// With --claims a StatefulSet whose node is gone goes on with an empty volume elsewhere, however
+// often the call is killed; a claim that lost its volume to a call without --claims goes, too.
+// Pods that nothing makes again stay, and are told of.
+func TestForgetNodeClaims(t *testing.T) {
+	w := newEnvironment(t)
+	a, k := w.newHost("a").run(), w.killer()
+	class := w.Class("w", wait)
+	w.stateful(class)
+	was := w.Bound("data-set-0")
+	loose := a.made("loose", class)
+	b := w.newHost("b").run()
+	other := b.made("other", class)
+	w.pod("waits", []string{a.node}, "loose")
+	a.loses()
+	if out, code := b.Call(k.forgets(a)...); code != 0 {
+		t.Fatal(out)
+	}
+	w.lost("loose")
+	out, deaths := k.toTheEnd(b, "forget-node", a.node, "--claims")
+	if deaths < 5 {
+		t.Errorf("killed after %q, and then:\n%s", k.at, out)
+	}
+	w.Eventually("the StatefulSet's pod is on the other node", func() bool {
+		return w.nodeOf("set-0") == b.node
+	})
+	if now := w.Bound("data-set-0"); now.Name == was.Name || now.Labels[nodeLabel] != b.node {
+		t.Errorf("the StatefulSet has volume %s of %v", now.Name, now.Labels)
+	}
+	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "loose"))
+	w.Bound("other")
+	w.Must(w.AddNode(w.Ctx, a.node, map[string]string{corev1.LabelHostname: "host-of-" + a.node}))
+	a.run()
+	a.made("later", class)
+	a.orphaned(loose)
+	if w.Volume(other.Name).Status.Phase != corev1.VolumeBound {
+		t.Error("the other node's volume is not bound")
+	}
+}
+
+// notReady has a Node say what it says when its kubelet is silent.
+func (w *environment) notReady(node string) error {
+	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`
+	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, node, types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{}, "status")
+	return err
+}
+
+// In a shared pool the volumes stay. A daemon that holds the pool's lease is alive, though its
+// Node is not Ready; once it is dead, its name typed again is enough, and the others go on at once.
+func TestForgetNodeShared(t *testing.T) {
+	w := newEnvironment(t)
+	nodes := w.threeNodes()
+	w.claim("data", w.Class("c", immediate), "1Mi", mode(corev1.ReadWriteMany))
+	pv, k := w.Bound("data"), w.killer()
+	holder := w.holder(nodes, func(*node) bool { return true })
+	other := nodes[slices.IndexFunc(nodes, func(n *node) bool { return n != holder })]
+	call := func(args ...string) (string, int) {
+		return other.Call(append(k.forgets(holder.host), args...)...)
+	}
+	w.Must(w.notReady(holder.node))
+	out, code := call()
+	if code != 1 || !strings.Contains(out, "wrote lease") || !strings.Contains(out, "--force") {
+		t.Errorf("a daemon that lives: exit code %d\n%s", code, out)
+	}
+	if out, code := call("--force=" + other.node); code != 2 {
+		t.Errorf("another name: exit code %d\n%s", code, out)
+	}
+	holder.Kill()
+	out, code = call("--force=" + holder.node)
+	if want := "note: 1 volume of pool fast left alone: its data is on shared storage"; code != 0 ||
+		!strings.Contains(out, want) {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	all := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases, err := all.List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
+	if i := slices.IndexFunc(leases.Items, func(l coordinationv1.Lease) bool {
+		h := l.Spec.HolderIdentity
+		return h != nil && strings.HasPrefix(*h, holder.node+"_")
+	}); i >= 0 {
+		t.Errorf("lease %s is held by the node", leases.Items[i].Name)
+	}
+	if v := w.Volume(pv.Name); v.Status.Phase != corev1.VolumeBound || v.DeletionTimestamp != nil {
+		t.Errorf("the volume is %s", v.Status.Phase)
+	}
+}
+
+// As kubectl's plugin the program prints its help, and does not become a daemon.
+func TestKubectlPlugin(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	plugin := filepath.Join(hosttestDir(t, "plugin"), "kubectl-hostpath")
+	w.Must(os.Symlink(h.Command().Path, plugin))
+	for args, want := range map[string]string{
+		"":              "kubectl hostpath [command]",
+		"forget-node x": "nothing of provisioner hostpath-provisioner is left of node x\n",
+	} {
+		cmd := exec.Command(plugin, strings.Fields(args)...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %v\n%s", args, err, fmt.Sprint(string(out)))
+		}
+	}
+}
