@@ -32,7 +32,7 @@ var arrows = map[string][]string{
 	"daemon/disk":              {"daemon/capacity", "daemon/gate", "daemon/record", "daemon/usage", "daemon/volume", "hostcheck", "hostcheck/mounts"},
 	"daemon/everynode":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
 	"daemon/expansion":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/leadership", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words"},
-	"daemon/forget":            {"daemon/leadership", "daemon/plan", "daemon/report", "daemon/snapshotapi", "daemon/unpublish", "daemon/words"},
+	"daemon/forget":            {"daemon/leadership", "daemon/plan", "daemon/presence", "daemon/report", "daemon/snapshotapi", "daemon/unpublish", "daemon/words"},
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
 	"daemon/inline":            {"daemon/ipc", "hostcheck/mounts", "hostcheck/openat"},
 	"daemon/ipc":               {},

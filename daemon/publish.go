@@ -51,7 +51,7 @@ func (g *generation) newPublisher(driver string) *storagecapacity.Publisher {
 func (g *generation) nameless() bool {
 	node, there := g.nodes.Get(g.cfg.Node)
 	return there && ownership.HostOf(node) == (ownership.Host{}) &&
-		kube.NodeLeaseName(node.Name) != ""
+		presence.Name(node.Name) != ""
 }
 
 // newPresence makes what keeps the node's lease.

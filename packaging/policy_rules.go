@@ -93,7 +93,7 @@ var leasesPolicy = policy{
 		{"ofPool", `variables.anyProvisioner ? variables.name.contains('.') :
 			variables.provisioners.map(p, p.lowerAscii().replace('/', '.')).exists(p, variables.name.endsWith('.' + p) ||
 			variables.name.contains('.' + p.replace('_', '-') + '-'))`},
-		// The lease that says which host has the node's name (kube.NodeLeaseName).
+		// The lease that says which host has the node's name (presence.Name).
 		{"ofNode", `variables.name == 'node.' + variables.node + '.hostpath-provisioner'`},
 		{"ofAnyNode", `variables.name.startsWith('node.') &&
 			variables.name.endsWith('.hostpath-provisioner')`},

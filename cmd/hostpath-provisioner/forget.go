@@ -122,7 +122,7 @@ func (p *program) forget(ctx context.Context, node string, f forgetting, forced 
 	s, err := forget.Look(ctx, forget.Options{
 		Self: self, API: client, Claims: f.claims, Forced: forced, Watch: 2 * leadership.Renewal,
 		Withdraw: storagecapacity.New(storagecapacity.Options{
-			Provisioner: self.Provisioner, Node: plan.NodeLabelValue(node), API: client,
+			Provisioner: self.Provisioner, Node: plan.NodeLabelValue(node), API: client.Publishing(self.Provisioner),
 			Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelWarn)),
 		}).Leave,
 	})

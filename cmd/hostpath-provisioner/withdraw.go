@@ -40,7 +40,7 @@ func (p *program) withdrawCommand() *cobra.Command {
 				}))
 			}
 			return errors.Join(all.Withdraw(ctx, false),
-				client.DeleteNodeLease(ctx, leadership.Identity(cfg.Node)))
+				client.DeleteNodeLease(ctx, cfg.Node, leadership.Identity(cfg.Node)))
 		},
 	}
 }

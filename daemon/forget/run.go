@@ -49,6 +49,9 @@ func (s *Survey) Run(ctx context.Context) (d Done, err error) {
 	for _, name := range s.Leases {
 		errs = append(errs, s.lease(ctx, name, &d))
 	}
+	if s.NodeLease {
+		errs = append(errs, s.API.DeleteNodeLease(ctx, s.Self.Node, ""))
+	}
 	errs = append(errs, s.Withdraw(ctx))
 	return d, errors.Join(errs...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 )
@@ -44,6 +45,8 @@ type API interface {
 	EachLease(ctx context.Context, visit func(*coordinationv1.Lease)) error
 	ReadLease(ctx context.Context, name string) (*leadership.Lease, error)
 	WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error)
+	// DeleteNodeLease deletes the lease of a node's name, of whichever host with "".
+	DeleteNodeLease(ctx context.Context, node, host string) error
 	// EachCapacity reads what a node publishes, by its label's value.
 	EachCapacity(ctx context.Context, node string, visit func(*storagev1.CSIStorageCapacity)) error
 	// Event queues an event; Flush writes what is queued, and returns the first error.
@@ -91,7 +94,8 @@ type Survey struct {
 	NodeGone   bool         // the cluster has no Node of the name
 	Rows       []Row        // what goes, and what cannot
 	Stays      map[Stay]int
-	Leases     []string // that the node's daemon holds
+	Leases     []string // of pools, that the node's daemon holds
+	NodeLease  bool     // there is the one that says which host has the node's name
 	Capacities int      // objects that the node publishes
 
 	shared   map[string]bool
@@ -116,7 +120,7 @@ func Look(ctx context.Context, o Options) (*Survey, error) {
 }
 
 // Empty reports whether nothing is left of the node.
-func (s *Survey) Empty() bool { return len(s.Rows)+len(s.Leases)+s.Capacities == 0 }
+func (s *Survey) Empty() bool { return len(s.Rows)+len(s.Leases)+s.Capacities == 0 && !s.NodeLease }
 
 // lookAtNode looks for signs of life, twice where a lease is held in the node's name.
 func (s *Survey) lookAtNode(ctx context.Context) error {
@@ -148,8 +152,13 @@ func (s *Survey) lookAtNode(ctx context.Context) error {
 
 // signs reads what only the node's daemon writes, and notes it.
 func (s *Survey) signs(ctx context.Context) (all []Sign, err error) {
-	s.Leases, s.Capacities = nil, 0
+	s.Leases, s.Capacities, s.NodeLease = nil, 0, false
 	err = s.API.EachLease(ctx, func(l *coordinationv1.Lease) {
+		if l.Name == presence.Name(s.Self.Node) {
+			s.NodeLease = true
+			all = append(all, signOf(l, false))
+			return
+		}
 		pool := l.Labels[plan.PoolLabel]
 		if pool == "" || l.Name != leadership.Name(s.Provisioner, pool) {
 			return
@@ -159,11 +168,7 @@ func (s *Survey) signs(ctx context.Context) (all []Sign, err error) {
 			return
 		}
 		s.Leases = append(s.Leases, l.Name)
-		sign := Sign{What: "lease " + l.Name, Version: l.ResourceVersion, Renewed: true}
-		if l.Spec.RenewTime != nil {
-			sign.Written = l.Spec.RenewTime.Time
-		}
-		all = append(all, sign)
+		all = append(all, signOf(l, true))
 	})
 	if err != nil {
 		return nil, err
@@ -175,6 +180,14 @@ func (s *Survey) signs(ctx context.Context) (all []Sign, err error) {
 			Version: o.ResourceVersion, Written: written(o)})
 	})
 	return all, err
+}
+
+func signOf(l *coordinationv1.Lease, renewed bool) Sign {
+	sign := Sign{What: "lease " + l.Name, Version: l.ResourceVersion, Renewed: renewed}
+	if l.Spec.RenewTime != nil {
+		sign.Written = l.Spec.RenewTime.Time
+	}
+	return sign
 }
 
 // written is when an object was last written, by the API server's clock.

@@ -15,20 +15,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/presence"
 )
 
-// NodeLeaseName is the name of the lease of a node's daemons, which all have it in common: it says
-// which host has the name. "" if no object can have it. No lease of a pool has such a name: its end
-// is a provisioner's.
-func NodeLeaseName(node string) string {
-	const before, after, most = "node.", "." + component, 253 // of an object's name
-	if len(before)+len(node)+len(after) > most {
-		return ""
-	}
-	return before + node + after
-}
-
 // ReadNodeLease is part of presence.API.
 func (c *Client) ReadNodeLease(ctx context.Context) (*presence.Lease, error) {
-	name := NodeLeaseName(c.options.Node)
+	return c.readNodeLease(ctx, c.options.Node)
+}
+
+func (c *Client) readNodeLease(ctx context.Context, node string) (*presence.Lease, error) {
+	name := presence.Name(node)
 	there, err := c.readLease(publishing(ctx), name, callTimeout)
 	if err != nil {
 		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)
@@ -49,7 +42,7 @@ func nodeLeaseOf(l *coordinationv1.Lease) *presence.Lease {
 
 // WriteNodeLease is part of presence.API. The time in it is for people and other programs.
 func (c *Client) WriteNodeLease(ctx context.Context, l presence.Lease) (*presence.Lease, error) {
-	name, request := NodeLeaseName(c.options.Node), c.coordination.Post()
+	name, request := presence.Name(c.options.Node), c.coordination.Post()
 	if l.Version != "" {
 		request = c.coordination.Put().Name(name)
 	}
@@ -80,14 +73,14 @@ func (c *Client) WriteNodeLease(ctx context.Context, l presence.Lease) (*presenc
 	return nodeLeaseOf(now), nil
 }
 
-// DeleteNodeLease deletes the lease if it is this host's: the daemon does not come back. One that
-// does not exist is no error.
-func (c *Client) DeleteNodeLease(ctx context.Context, holder string) error {
-	there, err := c.ReadNodeLease(ctx)
-	if err != nil || there == nil || there.Holder != holder {
+// DeleteNodeLease deletes the lease of a node whose daemon does not come back, if it is that of a
+// host; of any with "". One that does not exist is no error.
+func (c *Client) DeleteNodeLease(ctx context.Context, node, host string) error {
+	there, err := c.readNodeLease(ctx, node)
+	if err != nil || there == nil || host != "" && there.Holder != host {
 		return err
 	}
-	name := NodeLeaseName(c.options.Node)
+	name := presence.Name(node)
 	request := c.coordination.Delete().Namespace(c.options.Namespace).Resource("leases").
 		Name(name).Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
 		UID: (*types.UID)(&there.UID), ResourceVersion: &there.Version,

@@ -44,23 +44,23 @@ func TestNodeLease(t *testing.T) {
 		l.Spec.RenewTime == nil {
 		t.Errorf("%+v, %v", l, err)
 	}
-	must(t, c.DeleteNodeLease(ctx, "node-a.b_2"))
+	must(t, c.DeleteNodeLease(ctx, "node-a.b", "node-a.b_2"))
 	if there, err = c.ReadNodeLease(ctx); there == nil || err != nil {
 		t.Errorf("another's is deleted: %v", err)
 	}
-	must(t, c.DeleteNodeLease(ctx, "node-a.b_1"))
-	must(t, c.DeleteNodeLease(ctx, "node-a.b_1"))
+	must(t, c.DeleteNodeLease(ctx, "node-a.b", "node-a.b_1"))
+	must(t, c.DeleteNodeLease(ctx, "node-a.b", "node-a.b_1"))
 	if late, err := c.WriteNodeLease(ctx, *renewed); late != nil || err != nil {
 		t.Errorf("one that was deleted is renewed: %v, %v", late, err)
 	}
 	_, err = object.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Name: NodeLeaseName("node-a.b")}}, metav1.CreateOptions{})
+		Name: presence.Name("node-a.b")}}, metav1.CreateOptions{})
 	must(t, err)
 	if there, err = c.ReadNodeLease(ctx); err != nil || there == nil || there.Holder != "" {
 		t.Errorf("one without a holder: %+v, %v", there, err)
 	}
-	if NodeLeaseName(strings.Repeat("a", 253)) != "" ||
-		len(NodeLeaseName(strings.Repeat("a", 227))) != 253 {
+	if presence.Name(strings.Repeat("a", 253)) != "" ||
+		len(presence.Name(strings.Repeat("a", 227))) != 253 {
 		t.Error("the longest name")
 	}
 }

@@ -24,6 +24,16 @@ const (
 	recheck = 5 * time.Second
 )
 
+// Name is the name of a node's lease, which all its daemons have in common; "" if no object can have
+// it. No lease of a pool has such a name: its end is a provisioner's.
+func Name(node string) string {
+	const before, after, most = "node.", ".hostpath-provisioner", 253 // of an object's name
+	if len(before)+len(node)+len(after) > most {
+		return ""
+	}
+	return before + node + after
+}
+
 // Lease is the Lease object of a node.
 type Lease struct {
 	Holder string // the identity of a host's daemon (leadership.Identity)

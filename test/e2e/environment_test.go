@@ -49,7 +49,7 @@ func (w *environment) newHost(name string, extra ...string) *host {
 func (w *environment) newHostOn(image hosttest.Image, name string, extra ...string) *host {
 	w.Helper()
 	h := w.bareHost(image, name, extra...)
-	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	w.Must(w.AddHost(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 	return h
 }
 

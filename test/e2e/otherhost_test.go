@@ -15,6 +15,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
+// reported has the Node say which boot its host has, as a kubelet does; "": nothing.
+func (h *host) reported(id string) {
+	h.w.Helper()
+	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q}}}`, id)
+	_, err := h.w.Client().CoreV1().Nodes().Patch(h.w.Ctx, h.node, types.MergePatchType,
+		[]byte(patch), metav1.PatchOptions{}, "status")
+	h.w.Must(err)
+}
+
 // A host that has another one's name works in no pool, though its disk is new and its credential is
 // good: what the Node's kubelet reports is not this host. After a boot that is so until kubelet has
 // started.
@@ -23,11 +32,7 @@ func TestNodeOfOtherHost(t *testing.T) {
 	h := w.newHost("a")
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	w.Must(err)
-	report := func(id string) {
-		patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q}}}`, id)
-		_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, h.node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-		w.Must(err)
-	}
+	report := h.reported
 	report("11111111-2222-3333-4444-555555555555")
 	h.run()
 	h.wantClosed("OtherHost", `is reported by a kubelet with the boot ID "11111111-2222-3333-4444-555555555555"`)
@@ -54,6 +59,7 @@ func TestNodeOfOtherHost(t *testing.T) {
 func TestTwoHostsOfOneName(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
+	h.reported("")
 	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
 	name := "node." + h.node + ".hostpath-provisioner"
 	other := h.node + "_0badcafe"
