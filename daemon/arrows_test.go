@@ -13,7 +13,7 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/forget", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/follow", "daemon/forget", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
 	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/presence", "daemon/prober", "daemon/report", "daemon/snapshotapi", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/webconfig", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/unpublish", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
@@ -32,6 +32,7 @@ var arrows = map[string][]string{
 	"daemon/disk":              {"daemon/capacity", "daemon/gate", "daemon/record", "daemon/usage", "daemon/volume", "hostcheck", "hostcheck/mounts"},
 	"daemon/everynode":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
 	"daemon/expansion":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/leadership", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words"},
+	"daemon/follow":            {"daemon/plan", "daemon/record", "daemon/report", "daemon/snapshotapi", "daemon/unpublish", "daemon/volume", "daemon/words", "hostcheck/mounts"},
 	"daemon/forget":            {"daemon/leadership", "daemon/plan", "daemon/presence", "daemon/report", "daemon/snapshotapi", "daemon/unpublish", "daemon/words"},
 	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
 	"daemon/inline":            {"daemon/ipc", "hostcheck/mounts", "hostcheck/openat"},

@@ -23,14 +23,14 @@ type dependency struct {
 // outside are the modules of others that may be imported, why, and by which packages.
 var outside = []dependency{
 	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/csi/target", "daemon/inline", "daemon/ipc", "daemon/leadership", "daemon/mountpoint", "daemon/prepare", "daemon/prober", "daemon/state", "daemon/volume", "daemon/volume/tree", "daemon/volume/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume", "selinux"}},
-	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/binding", "daemon/claimfilter", "daemon/claimindex", "daemon/controller", "daemon/everynode", "daemon/expansion", "daemon/forget", "daemon/kube", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/report", "daemon/unpublish", "packaging"}},
+	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/binding", "daemon/claimfilter", "daemon/claimindex", "daemon/controller", "daemon/everynode", "daemon/expansion", "daemon/follow", "daemon/forget", "daemon/kube", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/report", "daemon/unpublish", "packaging"}},
 	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/expansion", "daemon/plan"}},
-	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon/adopt/rules", "daemon/forget", "daemon/kube", "daemon/plan", "daemon/snapshotapi", "packaging"}},
+	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon/adopt/rules", "daemon/follow", "daemon/forget", "daemon/kube", "daemon/plan", "daemon/snapshotapi", "packaging"}},
 	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/leadership", "daemon/plan", "daemon/state", "packaging"}},
-	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon/adopt", "daemon/binding", "daemon/claimfilter", "daemon/kube", "daemon/report", "daemon/snapshotapi"}},
+	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon/adopt", "daemon/binding", "daemon/claimfilter", "daemon/follow", "daemon/kube", "daemon/report", "daemon/snapshotapi"}},
 	{"k8s.io/apimachinery/pkg/runtime", "objects of an API group that k8s.io/api has not", []string{"daemon/snapshotapi"}},
 	{"k8s.io/apimachinery/pkg/runtime", "objects of several kinds in one list", []string{"cmd/hostpath-provisioner"}},
-	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controller", "daemon/expansion", "daemon/forget", "daemon/kube", "daemon/presence", "daemon/report", "daemon/storagecapacity", "daemon/unpublish"}},
+	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controller", "daemon/expansion", "daemon/follow", "daemon/forget", "daemon/kube", "daemon/presence", "daemon/report", "daemon/storagecapacity", "daemon/unpublish"}},
 	{"k8s.io/apimachinery/pkg/", "an object and a selector of the API server's, compared with what is known here", []string{"daemon/claimindex"}},
 	{"k8s.io/apimachinery/", "requests and watches", []string{"daemon/kube"}},
 	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{"daemon/binding", "daemon/controller"}},

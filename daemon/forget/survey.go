@@ -282,3 +282,10 @@ func (s *Survey) ofClaim(ctx context.Context,
 	}
 	return ForClaim(f), err
 }
+
+// Alive returns why a node must not be taken for gone; its action is Forget where it may.
+func Alive(ctx context.Context, o Options) (plan.Verdict, error) {
+	s := &Survey{Options: o, shared: map[string]bool{}}
+	err := s.lookAtNode(ctx)
+	return s.Node, err
+}

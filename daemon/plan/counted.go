@@ -31,5 +31,6 @@ var (
 		ReasonOtherHost, ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonPathChanged,
 		ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,
 		ReasonSnapshotReady, ReasonSnapshotFailed, ReasonSnapshotLost,
+		ReasonNodeForgotten, ReasonVolumeMoved,
 	}
 )

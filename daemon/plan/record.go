@@ -61,6 +61,8 @@ func ForRecord(f RecordFacts) Verdict {
 		return Verdict{Action: PutBack, Reason: ReasonPutBack}
 	case f.discarded():
 		return Verdict{Action: Finish}
+	case f.Record.Moving != "":
+		return Verdict{Action: Keep} // import deletes the object for a moment, and makes it again
 	case f.unlabelled():
 		return f.labelsMissing()
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():

@@ -220,6 +220,7 @@ func TestForRecord(t *testing.T) {
 	leavingOther := leaving.DeepCopy()
 	leavingOther.Spec.ClaimRef.UID = "u-2"
 	notHeld := record.Record{Unheld: true}
+	moving, movingUnheld := record.Record{Moving: "{}"}, record.Record{Moving: "{}", Unheld: true}
 	cases := []struct {
 		name  string
 		f     RecordFacts
@@ -263,6 +264,10 @@ func TestForRecord(t *testing.T) {
 		{"not held, object there", RecordFacts{Record: notHeld, Volume: here}, record.InPool, Keep},
 		{"in the place of a CSI driver's, whose object is gone", RecordFacts{Record: record.Record{Replaced: "{}"}}, record.InPool, Keep},
 		{"the same, in the trash, and half emptied", RecordFacts{Record: record.Record{Replaced: "{}"}}, record.Emptying, Finish},
+		{"its object is about to be made again", RecordFacts{Record: moving}, record.InPool, Keep},
+		{"the same, half emptied", RecordFacts{Record: moving}, record.Emptying, Keep},
+		{"the same, archived", RecordFacts{Record: moving}, record.InArchive, Keep},
+		{"the same, not held", RecordFacts{Record: movingUnheld}, record.InPool, Keep},
 		{"never published, the claim went to another node", RecordFacts{Claim: moved}, record.InPool, Undo},
 		{"the claim has its volume under another node's name, which may be this node's former one", RecordFacts{Claim: bound, Volume: elsewhere}, record.InPool, Keep},
 		{"in the trash, and its object bears another node's name", RecordFacts{Volume: elsewhere}, record.InTrash, Keep},

@@ -10,7 +10,9 @@ import (
 )
 
 // fields are the names of all fields of a record, by the version that has them first.
-var fields = fieldsOf(reflect.TypeFor[Record](), map[string]int{"kind": 2, "promised": 2, "projectID": 2, "origin": 2})
+var fields = fieldsOf(reflect.TypeFor[Record](), map[string]int{
+	"kind": 2, "promised": 2, "projectID": 2, "origin": 2, "moving": 2,
+})
 
 func fieldsOf(t reflect.Type, since map[string]int) map[string]int {
 	all := map[string]int{}

@@ -88,6 +88,10 @@ type Record struct {
 	// Replaced is the volume object, in JSON, in whose place an object of ours was made, or is
 	// about to be made.
 	Replaced string `json:"replaced,omitempty"`
+	// Moving is the volume object that is about to be made, in JSON with what else is needed for
+	// that, while the volume's disk is another node's now: the object of its name is the former
+	// node's, or there is none. Since version 2.
+	Moving string `json:"moving,omitempty"`
 
 	// Place is where the directory was found. It is not in the file.
 	Place Place `json:"-"`

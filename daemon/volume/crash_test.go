@@ -80,6 +80,8 @@ var operations = []struct {
 	{"resize to less", grown, func(r *rig) error { return r.Resize(context.Background(), r.id, pv, 2<<30) }},
 	{"adopt", theirs, func(r *rig) error { return r.Adopt(context.Background(), r.id, spec(pv).Record) }},
 	{"adopt, with what is replaced", adopted, func(r *rig) error { return r.Adopt(context.Background(), r.id, replacing()) }},
+	{"moving", data, func(r *rig) error { return r.Moving(context.Background(), r.id, pv, "{}") }},
+	{"moved", moving, func(r *rig) error { return r.Moved(context.Background(), r.id, pv, "b") }},
 	{"forget", adopted, func(r *rig) error { return r.Forget(context.Background(), r.id, pv) }},
 }
 
