@@ -58,7 +58,7 @@ func (a *again) confirmed(node string, stdin io.Reader, ask io.Writer) (bool, er
 	}
 	name := a.name
 	if name == anyName {
-		fmt.Fprintf(ask, "type the name of the node, to forget it whatever it looks like: ")
+		fmt.Fprintf(ask, "type the name of the node, to go on whatever it looks like: ")
 		line, err := bufio.NewReader(io.LimitReader(stdin, 1<<10)).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return false, err

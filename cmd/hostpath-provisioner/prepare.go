@@ -70,20 +70,7 @@ func (p *program) prepareCommand() *cobra.Command {
 
 func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, owner prepare.Owner) error {
 	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	owner.Node = p.node
-	owner.Recorded = func(ctx context.Context, r hostcheck.Report) ([]string, error) { return recordedNodes(ctx, pool, r) }
-	r, err := prepare.Run(ctx, prepare.Options{
-		Pool: pool, StateDir: p.stateDir, Replace: replace, Owner: owner, Marking: store,
-		Check: func(ctx context.Context) hostcheck.Report {
-			ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
-			defer cancel()
-			r := hostcheck.NewProber(p.expect(pool, "")).Probe(ctx)
-			r.Findings = append(r.Findings, slices.DeleteFunc(p.foreignRecords(ctx, pool, r), func(f hostcheck.Finding) bool {
-				return owner.FromShared && f.Reason == plan.ReasonScopeChanged // that is what the operator says
-			})...)
-			return r
-		},
-	})
+	r, err := p.runPrepare(ctx, pool, store, replace, owner)
 	for _, done := range r.Done {
 		fmt.Fprintln(p.stdout, done)
 	}
@@ -104,6 +91,25 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, o
 	}
 	fmt.Fprintln(p.stdout, "next:", next(pool, r.Mounted))
 	return nil
+}
+
+// runPrepare prepares a pool, and says nothing.
+func (p *program) runPrepare(ctx context.Context, pool config.Pool, store *volume.Pool,
+	replace bool, owner prepare.Owner) (prepare.Result, error) {
+	owner.Node = p.node
+	owner.Recorded = func(ctx context.Context, r hostcheck.Report) ([]string, error) { return recordedNodes(ctx, pool, r) }
+	return prepare.Run(ctx, prepare.Options{
+		Pool: pool, StateDir: p.stateDir, Replace: replace, Owner: owner, Marking: store,
+		Check: func(ctx context.Context) hostcheck.Report {
+			ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
+			defer cancel()
+			r := hostcheck.NewProber(p.expect(pool, "")).Probe(ctx)
+			r.Findings = append(r.Findings, slices.DeleteFunc(p.foreignRecords(ctx, pool, r), func(f hostcheck.Finding) bool {
+				return owner.FromShared && f.Reason == plan.ReasonScopeChanged // that is what the operator says
+			})...)
+			return r
+		},
+	})
 }
 
 // labelPool gives the pool's own directory the type that the policy module has for it, if it is

@@ -143,6 +143,7 @@ func TestUsage(t *testing.T) {
 		"chek", "nosuch", "help nosuch", "check --deadline 0", "check --deadline -1s", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
 		"volumes slow", "adopt", "adopt slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
 		"forget-node", "forget-node NODE", "forget-node a --force=b",
+		"import", "import fast", "import slow --from-node a",
 	} {
 		s.call(strings.Fields(line)...)
 	}
@@ -154,7 +155,7 @@ func TestHelp(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", "")
 	s := &story{h: newHost(t, minimal)}
 	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "relabel --help", "volumes --help", "adopt --help", "status --help", "manifests --help", "version --help",
-		"forget-node --help"} {
+		"forget-node --help", "import --help"} {
 		s.call(strings.Fields(line)...)
 	}
 	golden(t, "help", s.b.String())

@@ -39,6 +39,7 @@ const (
 	stateLeftover = "leftover"     // of work that was cut off; the daemon sweeps it
 	stateDamaged  = "damaged"      // its record cannot be read
 	stateHalf     = "half adopted" // adopt --from-csi or --undo was cut off, and has to be called again
+	stateMoving   = "half moved"   // import was cut off, and has to be called again
 	stateInline   = "inline"       // of a pod, which takes it along
 	stateSnapshot = "snapshot"     // of a volume; a VolumeSnapshotContent knows it, or that is not known
 	stateTaking   = "copying"      // a snapshot that may not be whole

@@ -25,6 +25,8 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 		return string(v.Place)
 	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[rules.HeldAnnotation] != ""):
 		return stateHalf
+	case v.Moving != "" && asked && pv == nil:
+		return stateMoving
 	case v.Kind == record.Inline:
 		return stateInline
 	case v.Kind == record.Snapshot && v.Unpublished:

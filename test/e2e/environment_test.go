@@ -106,19 +106,27 @@ func annotate(key, value string) func(*corev1.PersistentVolumeClaim) {
 func (w *environment) pod(name string, nodes []string, claims ...string) {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
+	p.Spec.Affinity = onNodes(nodes)
+	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
+	w.Must(err)
+}
+
+// onNodes has a pod run on these nodes alone, on any if there are none.
+func onNodes(nodes []string) *corev1.Affinity {
 	terms := make([]corev1.NodeSelectorTerm, 0, len(nodes))
 	for _, node := range nodes { // one value a term: pkg/apis/core/validation
 		terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{
 			Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node},
 		}}})
 	}
-	if len(terms) > 0 {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
-		}}
+	if len(terms) == 0 {
+		return nil
 	}
-	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
-	w.Must(err)
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: terms,
+		},
+	}}
 }
 
 // deletePod does not wait.

@@ -26,14 +26,16 @@ import (
 
 const nodeLabel = "hostpath-provisioner/node"
 
-// writes are an administrator's requests, through a proxy that kills the caller right after the
-// n-th that changes anything but an event; an event that is written twice is one with a count.
+// writes are an administrator's requests, through a proxy that kills the caller right before or
+// after the n-th that changes anything but an event; an event that is written twice is one with a
+// count.
 type writes struct {
 	w       *environment
 	address string
 	dir     string
 	killed  chan struct{}
 	left    int
+	before  bool
 	cmd     *exec.Cmd
 	at      []string // the changes that it was killed after
 }
@@ -50,7 +52,9 @@ func (w *environment) killer() *writes {
 				server.ServeHTTP(rw, r)
 				return
 			}
-			server.ServeHTTP(httptest.NewRecorder(), r)
+			if !k.before {
+				server.ServeHTTP(httptest.NewRecorder(), r)
+			}
 			k.at = append(k.at, r.Method+" "+path.Base(r.URL.Path))
 			_ = k.cmd.Process.Kill()
 			<-r.Context().Done()
@@ -100,14 +104,16 @@ func (k *writes) dies(h *host, n int, args ...string) (out string, died bool) {
 	if died = k.left <= 0; !died && err != nil {
 		k.w.Errorf("%q: %v\n%s", args, err, text.String())
 	}
+	k.left = 0 // and below: nothing else is killed
 	return text.String(), died
 }
 
-// toTheEnd calls the program until a call ends by itself, killed at its first change each time, so
-// that it is killed after every change that there is.
+// toTheEnd calls the program until a call ends by itself, killed before its first change and then
+// after it, so that it is killed before and after every change that there is.
 func (k *writes) toTheEnd(h *host, args ...string) (out string, deaths int) {
 	k.w.Helper()
 	for died := true; died; deaths++ {
+		k.before = !k.before
 		if out, died = k.dies(h, 1, args...); deaths > 200 {
 			k.w.Fatalf("killed after %q:\n%s", k.at, out)
 		}
@@ -172,7 +178,7 @@ func TestForgetNode(t *testing.T) {
 		t.Errorf("--dry-run: exit code %d", code)
 	}
 	out, deaths := k.toTheEnd(b, "forget-node", a.node)
-	if deaths < 7 || !strings.Contains(out, "nothing of provisioner") {
+	if deaths < 14 || !strings.Contains(out, "nothing of provisioner") {
 		t.Errorf("killed after %q, and then:\n%s", k.at, out)
 	}
 	for _, pv := range []*corev1.PersistentVolume{data, kept, going} {
@@ -231,12 +237,14 @@ func (w *environment) lost(name string) {
 	w.Must(err)
 }
 
-// stateful makes a StatefulSet of one pod with a claim, and waits until the pod has a node.
+// stateful makes a StatefulSet of one pod with a claim, on nodes a and b alone, and waits until the
+// pod has a node.
 func (w *environment) stateful(class string) {
 	w.Helper()
 	labels, replicas := map[string]string{"app": "set"}, int32(1)
 	pod := cluster.Pod(w.Namespace, "", "data")
 	pod.Spec.Volumes = nil // those of the claim templates
+	pod.Spec.Affinity = onNodes([]string{w.Namespace + "-a", w.Namespace + "-b"})
 	claim := cluster.Claim(w.Namespace, "data", class, "1Mi")
 	_, err := w.Client().AppsV1().StatefulSets(w.Namespace).Create(w.Ctx, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "set"},
@@ -281,7 +289,7 @@ func TestForgetNodeClaims(t *testing.T) {
 	}
 	w.lost("loose")
 	out, deaths := k.toTheEnd(b, "forget-node", a.node, "--claims")
-	if deaths < 5 {
+	if deaths < 10 {
 		t.Errorf("killed after %q, and then:\n%s", k.at, out)
 	}
 	w.Eventually("the StatefulSet's pod is on the other node", func() bool {
