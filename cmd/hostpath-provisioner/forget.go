@@ -119,13 +119,17 @@ func (p *program) forget(ctx context.Context, node string, f forgetting, forced 
 		return err
 	}
 	self.Node = node
-	s, err := forget.Look(ctx, forget.Options{
-		Self: self, API: client, Claims: f.claims, Forced: forced, Watch: 2 * leadership.Renewal,
-		Withdraw: storagecapacity.New(storagecapacity.Options{
-			Provisioner: self.Provisioner, Node: plan.NodeLabelValue(node), API: client.Publishing(self.Provisioner),
+	o := forget.Options{Self: self, API: client, Claims: f.claims, Forced: forced,
+		Watch: 2 * leadership.Renewal}
+	var published storagecapacity.Group
+	for _, driver := range o.Publishing() {
+		published = append(published, storagecapacity.New(storagecapacity.Options{
+			Provisioner: driver, Node: plan.NodeLabelValue(node), API: client.Publishing(driver),
 			Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelWarn)),
-		}).Leave,
-	})
+		}))
+	}
+	o.Withdraw = func(ctx context.Context) error { return published.Withdraw(ctx, false) }
+	s, err := forget.Look(ctx, o)
 	if err != nil {
 		return ofAdministrator(err)
 	}

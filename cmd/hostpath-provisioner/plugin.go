@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -58,6 +59,9 @@ func (p *program) installed(i installation) (self plan.Self, namespace string, e
 		i.aliases = cfg.Aliases
 	}
 	cfg.Provisioner, cfg.Aliases = cmp.Or(i.provisioner, cfg.Provisioner), i.aliases
+	if slices.Contains(i.aliases, plan.KubevirtCSI) {
+		cfg.CSIDrivers = []string{plan.KubevirtCSI}
+	}
 	for _, one := range append([]string{cfg.Provisioner}, cfg.Aliases...) {
 		if err := config.CheckProvisioner(one); err != nil {
 			return self, "", usageError{fmt.Errorf("--provisioner, --alias: %w", err)}

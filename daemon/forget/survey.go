@@ -47,8 +47,9 @@ type API interface {
 	WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error)
 	// DeleteNodeLease deletes the lease of a node's name, of whichever host with "".
 	DeleteNodeLease(ctx context.Context, node, host string) error
-	// EachCapacity reads what a node publishes, by its label's value.
-	EachCapacity(ctx context.Context, node string, visit func(*storagev1.CSIStorageCapacity)) error
+	// EachCapacity reads what a node publishes for these drivers, by its label's value.
+	EachCapacity(ctx context.Context, drivers []string, node string,
+		visit func(*storagev1.CSIStorageCapacity)) error
 	// Event queues an event; Flush writes what is queued, and returns the first error.
 	Event(ref corev1.ObjectReference, eventType, reason, message string)
 	Flush(ctx context.Context) error
@@ -174,12 +175,23 @@ func (s *Survey) signs(ctx context.Context) (all []Sign, err error) {
 		return nil, err
 	}
 	node := plan.NodeLabelValue(s.Self.Node)
-	err = s.API.EachCapacity(ctx, node, func(o *storagev1.CSIStorageCapacity) {
+	drivers := s.Publishing()
+	if len(drivers) == 0 {
+		return all, nil
+	}
+	err = s.API.EachCapacity(ctx, drivers, node, func(o *storagev1.CSIStorageCapacity) {
 		s.Capacities++
 		all = append(all, Sign{What: "the capacity of class " + o.StorageClassName,
 			Version: o.ResourceVersion, Written: written(o)})
 	})
 	return all, err
+}
+
+// Publishing are the drivers for which a node can publish something.
+func (o Options) Publishing() []string {
+	return slices.DeleteFunc(o.Drivers(), func(name string) bool {
+		return !plan.DriverNamePossible(name)
+	})
 }
 
 func signOf(l *coordinationv1.Lease, renewed bool) Sign {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,15 +49,15 @@ func (c *Client) EachLease(ctx context.Context, visit func(*coordinationv1.Lease
 	return each(ctx, source, visit)
 }
 
-// EachCapacity reads what a node publishes for Options.Provisioner, by the node's label value.
-func (c *Client) EachCapacity(ctx context.Context, node string,
+// EachCapacity reads what a node publishes for these drivers, by the node's label value.
+func (c *Client) EachCapacity(ctx context.Context, drivers []string, node string,
 	visit func(*storagev1.CSIStorageCapacity)) error {
 	source := c.source(c.storage, "csistoragecapacities", func() runtime.Object {
 		return &storagev1.CSIStorageCapacityList{}
 	})
 	source.namespace = c.options.Namespace
 	source.labels = managerLabel + "=" + component + "," +
-		driverLabel + "=" + c.options.Provisioner + "," + plan.NodeLabel + "=" + node
+		driverLabel + " in (" + strings.Join(drivers, ",") + ")," + plan.NodeLabel + "=" + node
 	return each(ctx, source, visit)
 }
 

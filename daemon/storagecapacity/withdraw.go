@@ -47,9 +47,6 @@ func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
 	return nil
 }
 
-// Leave is Withdraw of a node that does not stay.
-func (p *Publisher) Leave(ctx context.Context) error { return p.Withdraw(ctx, false) }
-
 // endComparison has the scheduler compare nothing if no node publishes any more. Of several nodes
 // that left at once each found the others' objects in its review. A crash before it leaves the
 // comparison on until a node publishes.
