@@ -94,9 +94,8 @@ var leasesPolicy = policy{
 			variables.provisioners.map(p, p.lowerAscii().replace('/', '.')).exists(p, variables.name.endsWith('.' + p) ||
 			variables.name.contains('.' + p.replace('_', '-') + '-'))`},
 		// The lease that says which host has the node's name (presence.Name).
-		{"ofNode", `variables.name == 'node.' + variables.node + '.hostpath-provisioner'`},
-		{"ofAnyNode", `variables.name.startsWith('node.') &&
-			variables.name.endsWith('.hostpath-provisioner')`},
+		{"ofNode", `variables.name == 'hostpath-provisioner-node.' + variables.node`},
+		{"ofAnyNode", `variables.name.startsWith('hostpath-provisioner-node.')`},
 		{"holder", `has(variables.now.spec.holderIdentity) ? string(variables.now.spec.holderIdentity) : ''`},
 		{"before", `has(variables.was.spec.holderIdentity) ? string(variables.was.spec.holderIdentity) : ''`},
 	},

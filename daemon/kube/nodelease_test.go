@@ -39,7 +39,7 @@ func TestNodeLease(t *testing.T) {
 		t.Errorf("read %+v, written %+v", there, renewed)
 	}
 	object := plane.Client().CoordinationV1().Leases(ns)
-	l, err := object.Get(ctx, "node.node-a.b.hostpath-provisioner", metav1.GetOptions{})
+	l, err := object.Get(ctx, "hostpath-provisioner-node.node-a.b", metav1.GetOptions{})
 	if err != nil || l.Labels[plan.NodeLabel] != "node-a.b" || *l.Spec.LeaseDurationSeconds != 90 ||
 		l.Spec.RenewTime == nil {
 		t.Errorf("%+v, %v", l, err)

@@ -25,13 +25,13 @@ const (
 )
 
 // Name is the name of a node's lease, which all its daemons have in common; "" if no object can have
-// it. No lease of a pool has such a name: its end is a provisioner's.
+// it. The lease of a pool begins with the pool's name (leadership.Name), and no pool is called that.
 func Name(node string) string {
-	const before, after, most = "node.", ".hostpath-provisioner", 253 // of an object's name
-	if len(before)+len(node)+len(after) > most {
+	const before, most = "hostpath-provisioner-node.", 253 // of an object's name
+	if len(before)+len(node) > most {
 		return ""
 	}
-	return before + node + after
+	return before + node
 }
 
 // Lease is the Lease object of a node.

@@ -61,7 +61,7 @@ func TestTwoHostsOfOneName(t *testing.T) {
 	h := w.newHost("a")
 	h.reported("")
 	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
-	name := "node." + h.node + ".hostpath-provisioner"
+	name := "hostpath-provisioner-node." + h.node
 	other := h.node + "_0badcafe"
 	taken := func() {
 		_, err := leases.Create(w.Ctx, &coordinationv1.Lease{

@@ -154,6 +154,9 @@ var needs = map[string]func(*world) error{
 		l.Spec.HolderIdentity = nil
 		return updateLease(l)(w)
 	},
+	"the lease of a pool called node": func(w *world) error {
+		return createLease(lease("node", "node-a"))(w)
+	},
 	"the node's own lease": func(w *world) error {
 		l := ofNode("node-a", "node-a")
 		if err := createLease(l)(w); err != nil {

@@ -144,7 +144,8 @@ func lease(pool, node string) *coordinationv1.Lease {
 
 // ofNode is the lease that says which host has a node's name.
 func ofNode(node, holder string) *coordinationv1.Lease {
-	l := lease("node."+node, holder)
+	l := lease("", holder)
+	l.Name = "hostpath-provisioner-node." + node
 	l.Labels = map[string]string{nodeLabel: node}
 	return l
 }

@@ -322,7 +322,7 @@ var attempts = []attempt{
 		createLease(tombstone("later.hostpath-provisioner",
 			"node-a")), "the lease of a pool or node is no tombstone", "the pool would have no lease"},
 	{"write a tombstone that is named as a node's lease",
-		createLease(tombstone("node.node-c.hostpath-provisioner", "node-a")),
+		createLease(tombstone("hostpath-provisioner-node.node-c", "node-a")),
 		"the lease of a pool or node is no tombstone", "that node's daemon could not write it"},
 	{"take the lease of another node", createLease(ofNode("node-c", "node-a")),
 		"and not this node's own", "that node's daemon would stop its work"},
