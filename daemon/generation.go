@@ -146,7 +146,7 @@ func (g *generation) run(ctx context.Context) {
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
 	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents,
-		g.client.RunTombstoneGC, g.presence.Run, g.followKubeconfig, g.renewCredential, g.followClaimIndex}
+		g.client.RunTombstoneGC, g.runPresence, g.followKubeconfig, g.renewCredential, g.followClaimIndex}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}
@@ -175,6 +175,14 @@ func (g *generation) run(ctx context.Context) {
 	all.Wait()
 	if err := g.client.Flush(last); err != nil {
 		g.d.Log.Warn("some events were not written: " + err.Error())
+	}
+}
+
+// runPresence begins when the Node is known, which may tell which host it is. Only then is it known
+// whether another host has its name.
+func (g *generation) runPresence(ctx context.Context) {
+	if await(ctx, g.nodes.Synced()) {
+		g.presence.Run(ctx)
 	}
 }
 
@@ -250,14 +258,15 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 		return
 	}
 	g.sayReady()
-	synced := []<-chan struct{}{g.classes.Synced(), g.nodes.Synced(), g.volumes.Synced(), g.claims.Synced()}
+	synced := []<-chan struct{}{g.classes.Synced(), g.nodes.Synced(),
+		g.volumes.Synced(), g.claims.Synced(), g.presence.Known()}
 	for _, s := range g.common {
 		synced = append(synced, s.Synced())
 	}
 	if g.leases != nil {
 		synced = append(synced, g.leases.Synced())
 	}
-	if !await(ctx, synced...) || !g.awaitName(ctx) || !g.controller.Identify(ctx) {
+	if !await(ctx, synced...) || !g.controller.Identify(ctx) {
 		return
 	}
 	if g.filter.Early() {
@@ -267,16 +276,6 @@ func (g *generation) becomeReady(ctx context.Context, checked <-chan struct{}, s
 	close(started)
 	g.d.Log.Info("the watches are synced, work begins", "reason", plan.ReasonAPIAvailable)
 	signal(g.d.changed)
-}
-
-// awaitName waits until it is known whether another host works under the node's name, where the
-// Node does not tell hosts apart by itself.
-func (g *generation) awaitName(ctx context.Context) bool {
-	if !g.nameless() {
-		return true
-	}
-	g.presence.NodeChanged() // the watch of Nodes is complete
-	return await(ctx, g.presence.Known())
 }
 
 // await waits for all of them, and reports whether ctx did not end first.

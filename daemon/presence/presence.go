@@ -57,8 +57,8 @@ type Options struct {
 	API      API
 	Clock    func() time.Duration // monotonic, also while the host sleeps
 	Changed  func()               // is called when Other changed; it must not block
-	// Needed reports whether the Node does not tell by itself which host it is. Otherwise no request
-	// is sent, and Other is "".
+	// Needed reports whether the Node, which was read before Run, does not tell by itself which host
+	// it is. Otherwise no request is sent, and Other is "".
 	Needed func() bool
 	// Requested is called with how each turn ended.
 	Requested func(err error)
@@ -93,7 +93,7 @@ func (k *Keeper) Other() string {
 	return k.other
 }
 
-// Known is closed once the API server said who has the name, or refused to.
+// Known is closed once the API server said who has the name, or refused to, or that is not Needed.
 func (k *Keeper) Known() <-chan struct{} { return k.known }
 
 // NodeChanged is called when Needed may return something else.

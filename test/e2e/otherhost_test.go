@@ -72,9 +72,16 @@ func TestTwoHostsOfOneName(t *testing.T) {
 	}
 	free := func() { w.Must(leases.Delete(w.Ctx, name, metav1.DeleteOptions{})) }
 	taken()
+	const asked = "volume.kubernetes.io/storage-provisioner"
+	claim := w.claim("data", w.Class("c", immediate), "8Mi", annotate(provisionOnNode, h.node))
+	w.Eventually("the claim waits for its provisioner", func() bool { // before the daemon runs
+		c, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, claim.Name,
+			metav1.GetOptions{})
+		return err == nil && c.Annotations[asked] != ""
+	})
 	h.run()
 	h.wantClosed("OtherHost", "holds its lease, as \""+other+"\"")
-	w.refused(w.claim("data", w.Class("c", immediate), "8Mi"), "PoolClosed")
+	w.refused(claim, "PoolClosed")
 	h.wantTree()
 	free()
 	pv := w.Bound("data")
