@@ -24,6 +24,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/unpublish"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -297,15 +298,10 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.F
 		return f, nil
 	}
 	f.Other, f.Shown = s.other(directory, v.Name), s.shown(directory, kubelets)
-	found, err := s.Store.Lookup(ctx, s.Identity, v.Name)
-	switch {
-	case errors.Is(err, volume.ErrNotRecorded):
-	case errors.Is(err, record.ErrDamaged):
-		f.Unreadable = err.Error()
-	case err != nil:
+	var err error
+	f.Record, f.Unreadable, err = volume.Found(s.Store.Lookup(ctx, s.Identity, v.Name))
+	if err != nil {
 		return f, err
-	default:
-		f.Record = &found
 	}
 	err = s.Store.Usable(ctx, s.Identity, directory)
 	switch {
@@ -316,7 +312,7 @@ func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.F
 	case err != nil:
 		f.Unusable = err.Error()
 	}
-	f.Claim, err = s.claim(ctx, v.Spec.ClaimRef)
+	f.Claim, err = unpublish.Claim(ctx, s.API, v.Spec.ClaimRef)
 	return f, err
 }
 

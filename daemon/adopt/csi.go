@@ -147,19 +147,6 @@ func (s *survey) csiFacts(ctx context.Context, v, seen *corev1.PersistentVolume)
 	return f, err
 }
 
-// claim returns the claim that a volume is bound to, by UID, nil if there is none.
-func (o Options) claim(ctx context.Context,
-	ref *corev1.ObjectReference) (*corev1.PersistentVolumeClaim, error) {
-	if ref == nil {
-		return nil, nil
-	}
-	claim, err := o.API.GetClaim(ctx, ref.Namespace, ref.Name)
-	if err != nil || claim == nil || claim.UID != ref.UID {
-		return nil, err
-	}
-	return claim, nil
-}
-
 // user returns the pod that uses a claim, "" if none does.
 func (o Options) user(ctx context.Context, namespace, name string) (used string, err error) {
 	err = o.API.EachPod(ctx, namespace, "status.phase!=Succeeded,status.phase!=Failed", func(pod *corev1.Pod) {

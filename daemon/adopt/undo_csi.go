@@ -141,7 +141,7 @@ func (o Options) idle(ctx context.Context, v record.Record, now *corev1.Persiste
 	if now != nil { // it may have been bound anew
 		ref = now.Spec.ClaimRef
 	}
-	claim, err := o.claim(ctx, ref)
+	claim, err := unpublish.Claim(ctx, o.API, ref)
 	if gone = claim == nil; err != nil || now == nil {
 		return gone, err
 	}

@@ -10,7 +10,6 @@ package follow
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -161,16 +160,12 @@ func (s *survey) facts(ctx context.Context, name string) (f Facts, err error) {
 	if f.Volume, err = s.API.GetVolume(ctx, name); err != nil {
 		return f, err
 	}
-	found, err := s.Store.Lookup(ctx, s.Identity, name)
-	switch {
-	case errors.Is(err, volume.ErrNotRecorded):
-	case errors.Is(err, record.ErrDamaged):
-		f.Unreadable = err.Error()
-	case err != nil:
+	f.Record, f.Unreadable, err = volume.Found(s.Store.Lookup(ctx, s.Identity, name))
+	if err != nil {
 		return f, err
-	default:
-		f.Record = &found
-		if f.Intent, err = decode(found.Moving); err != nil {
+	}
+	if f.Record != nil {
+		if f.Intent, err = decode(f.Record.Moving); err != nil {
 			f.Unreadable = err.Error()
 		}
 	}
@@ -221,7 +216,7 @@ func (s *survey) volume(ctx context.Context, name string) (Row, error) {
 func (s *survey) move(ctx context.Context, f Facts) error {
 	v, i := f.Volume, f.Intent
 	if i == nil || i.UID != v.UID || v.DeletionTimestamp == nil {
-		claim, err := s.claimOf(ctx, v)
+		claim, err := unpublish.Claim(ctx, s.API, v.Spec.ClaimRef)
 		if err != nil {
 			return err
 		}
@@ -246,7 +241,7 @@ func (s *survey) move(ctx context.Context, f Facts) error {
 
 // finish makes the object that is intended, unless it is there, and lets the intent go.
 func (s *survey) finish(ctx context.Context, name string, i Intent) error {
-	claim, err := s.claimOf(ctx, i.Object)
+	claim, err := unpublish.Claim(ctx, s.API, i.Object.Spec.ClaimRef)
 	if err != nil {
 		return err
 	}
@@ -285,20 +280,6 @@ func (s *survey) finish(ctx context.Context, name string, i Intent) error {
 		}
 	}
 	return cmp.Or(s.Store.Moved(ctx, s.Identity, name, s.Node), untold)
-}
-
-// claimOf is the claim that a volume is bound to, by UID, nil if there is none.
-func (s *survey) claimOf(ctx context.Context,
-	v *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
-	ref := v.Spec.ClaimRef
-	if ref == nil {
-		return nil, nil
-	}
-	claim, err := s.API.GetClaim(ctx, ref.Namespace, ref.Name)
-	if err != nil || claim == nil || claim.UID != ref.UID {
-		return nil, err
-	}
-	return claim, nil
 }
 
 // snapshots has the contents of the snapshots that are recorded here name this node.

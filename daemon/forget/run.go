@@ -106,7 +106,7 @@ func (s *Survey) mark(ctx context.Context, d *Done) error {
 }
 
 func (s *Survey) markOne(ctx context.Context, v *corev1.PersistentVolume, d *Done) error {
-	claim, err := s.claimOf(ctx, v)
+	claim, err := unpublish.Claim(ctx, s.API, v.Spec.ClaimRef)
 	if err != nil || claim == nil || claim.Annotations[Annotation] == s.Self.Node {
 		return err
 	}
@@ -128,27 +128,13 @@ func (s *Survey) tell(ctx context.Context, about corev1.ObjectReference, d *Done
 	}
 }
 
-// claimOf is the claim that a volume is bound to, by UID, nil if there is none.
-func (s *Survey) claimOf(ctx context.Context,
-	v *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
-	ref := v.Spec.ClaimRef
-	if ref == nil {
-		return nil, nil
-	}
-	claim, err := s.API.GetClaim(ctx, ref.Namespace, ref.Name)
-	if err != nil || claim == nil || claim.UID != ref.UID {
-		return nil, err
-	}
-	return claim, nil
-}
-
 // volume removes a volume's object, if what it is now is still to go, and its claim has the mark.
 func (s *Survey) volume(ctx context.Context, name string, d *Done) error {
 	now, err := s.API.GetVolume(ctx, name)
 	if err != nil || now == nil || s.ofVolume(now).Action != Forget {
 		return err
 	}
-	claim, err := s.claimOf(ctx, now)
+	claim, err := unpublish.Claim(ctx, s.API, now.Spec.ClaimRef)
 	if err != nil {
 		return err
 	}

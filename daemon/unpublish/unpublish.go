@@ -28,6 +28,24 @@ type API interface {
 		m plan.MetadataPatch) (*corev1.PersistentVolume, error)
 }
 
+// Claims reads claims. One that does not exist is nil without an error.
+type Claims interface {
+	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
+}
+
+// Claim is the claim that a volume is bound to, by the UID in its claimRef, nil if there is none.
+func Claim(ctx context.Context, api Claims,
+	ref *corev1.ObjectReference) (*corev1.PersistentVolumeClaim, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	claim, err := api.GetClaim(ctx, ref.Namespace, ref.Name)
+	if err != nil || claim == nil || claim.UID != ref.UID {
+		return nil, err
+	}
+	return claim, nil
+}
+
 // Volume deletes an object, if it was not changed since it was read, and takes off the finalizers
 // that would keep it: Kubernetes' own as long as its claim is bound, a provisioner's for ever. They
 // come off after the deletion, because Kubernetes puts its own on again before. A nil object is one

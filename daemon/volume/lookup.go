@@ -92,6 +92,20 @@ func (s *session) find(pv string) (record.Record, record.Place, error) {
 	return r, place, err
 }
 
+// Found divides what Lookup returned into a record, nil where there is none, why there is one that
+// cannot be read, and every other error.
+func Found(r record.Record, err error) (found *record.Record, unreadable string, other error) {
+	switch {
+	case errors.Is(err, ErrNotRecorded):
+		return nil, "", nil
+	case errors.Is(err, record.ErrDamaged):
+		return nil, err.Error(), nil
+	case err != nil:
+		return nil, "", err
+	}
+	return &r, "", nil
+}
+
 // Lookup returns a volume's record, with the place of its directory; ErrNotRecorded or ErrDamaged,
 // if there is no record or none that can be read. A name that no record could have is not recorded.
 func (p *Pool) Lookup(ctx context.Context, id mounts.Identity, pv string) (r record.Record, err error) {
