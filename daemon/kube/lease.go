@@ -135,25 +135,35 @@ func (c *Client) readLease(ctx context.Context, name string, within time.Duratio
 // WriteLease writes a lease if it is still at the given Version, or creates it if Version is "". It
 // returns the written lease, and nil without an error if another client wrote it meanwhile.
 func (c *Client) WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error) {
+	now, err := c.putLease(ctx, leaseObject(l, time.Now()), leaseTimeout)
+	return LeaseOf(now), err
+}
+
+// putLease replaces an object of the daemon's namespace that still is at its version, or creates it
+// where that is "". It returns nil without an error if another client wrote it meanwhile. The
+// request is not repeated by itself: a second one would meet what the first has written.
+func (c *Client) putLease(ctx context.Context, l *coordinationv1.Lease,
+	within time.Duration) (*coordinationv1.Lease, error) {
 	request := c.coordination.Post()
-	if l.Version != "" {
+	if l.ResourceVersion != "" {
 		request = c.coordination.Put().Name(l.Name)
 	}
 	now := &coordinationv1.Lease{}
 	request = request.Namespace(c.options.Namespace).Resource("leases").
-		Body(leaseObject(l, time.Now())).
-		Timeout(leaseTimeout).MaxRetries(0)
-	err := receiveObject(ctx, request, now, l.Name, types.UID(l.Term.UID))
-	if err == nil && now.ResourceVersion == l.Version {
-		err = apierrors.NewInternalError(errors.New("the response has the version that was replaced"))
+		Body(l).Timeout(within).MaxRetries(0)
+	err := receiveObject(ctx, request, now, l.Name, l.UID)
+	if err == nil && now.ResourceVersion == l.ResourceVersion {
+		same := errors.New("the response has the version that was replaced")
+		err = apierrors.NewInternalError(same)
 	}
 	switch {
-	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && l.Version != "":
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+		apierrors.IsNotFound(err) && l.ResourceVersion != "":
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("write lease %s/%s: %w", c.options.Namespace, l.Name, err)
 	}
-	return LeaseOf(now), nil
+	return now, nil
 }
 
 // leaseObject returns the object to write. Its times are for people and other programs; no daemon

@@ -2,12 +2,10 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,13 +24,14 @@ func (c *Client) readNodeLease(ctx context.Context, node string) (*presence.Leas
 	if err != nil {
 		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)
 	}
-	if there == nil {
-		return nil, nil
-	}
 	return nodeLeaseOf(there), nil
 }
 
+// nodeLeaseOf converts a Lease object; nil is nil.
 func nodeLeaseOf(l *coordinationv1.Lease) *presence.Lease {
+	if l == nil {
+		return nil
+	}
 	is := &presence.Lease{UID: string(l.UID), Version: l.ResourceVersion}
 	if l.Spec.HolderIdentity != nil {
 		is.Holder = *l.Spec.HolderIdentity
@@ -42,35 +41,17 @@ func nodeLeaseOf(l *coordinationv1.Lease) *presence.Lease {
 
 // WriteNodeLease is part of presence.API. The time in it is for people and other programs.
 func (c *Client) WriteNodeLease(ctx context.Context, l presence.Lease) (*presence.Lease, error) {
-	name, request := presence.Name(c.options.Node), c.coordination.Post()
-	if l.Version != "" {
-		request = c.coordination.Put().Name(name)
-	}
 	seconds, renewed := int32(presence.Duration/time.Second), metav1.NewMicroTime(time.Now())
-	now := &coordinationv1.Lease{}
-	request = request.Namespace(c.options.Namespace).Resource("leases").
-		Body(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: name, UID: types.UID(l.UID), ResourceVersion: l.Version,
-				Labels: map[string]string{plan.NodeLabel: plan.NodeLabelValue(c.options.Node)},
-			},
-			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: &l.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed,
-			},
-		}).Timeout(callTimeout).MaxRetries(0)
-	err := receiveObject(publishing(ctx), request, now, name, types.UID(l.UID))
-	if err == nil && now.ResourceVersion == l.Version {
-		same := errors.New("the response has the version that was replaced")
-		err = apierrors.NewInternalError(same)
-	}
-	switch {
-	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
-		apierrors.IsNotFound(err) && l.Version != "":
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("write lease %s/%s: %w", c.options.Namespace, name, err)
-	}
-	return nodeLeaseOf(now), nil
+	now, err := c.putLease(publishing(ctx), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: presence.Name(c.options.Node), UID: types.UID(l.UID), ResourceVersion: l.Version,
+			Labels: map[string]string{plan.NodeLabel: plan.NodeLabelValue(c.options.Node)},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &l.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed,
+		},
+	}, callTimeout)
+	return nodeLeaseOf(now), err
 }
 
 // DeleteNodeLease deletes the lease of a node whose daemon does not come back, if it is that of a
