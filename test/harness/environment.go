@@ -52,7 +52,7 @@ func Start(ctx context.Context, p *Program, o Options) *Environment {
 func StartOn(ctx context.Context, p *Plane, o Options) *Environment {
 	o.Name, o.Dir, o.KeepLog = cmp.Or(o.Name, p.Name()), cmp.Or(o.Dir, hosttest.Dir(p)), cmp.Or(o.KeepLog, os.Getenv("KEEP_LOG"))
 	e := &Environment{Plane: p, Node: o.Name, opt: o, Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
-	e.Must(e.Cluster.AddNode(ctx, e.Node, nil), "adding a node")
+	e.Must(e.Cluster.AddHost(ctx, e.Node, nil), "adding a node")
 	var err error
 	if o.Metrics {
 		e.metrics, err = rig.FreeAddress()

@@ -23,7 +23,7 @@ func (e *Environment) AddPeer(ctx context.Context, p Pool, own *hosttest.Image) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := e.Cluster.AddNode(ctx, node, nil); err != nil {
+	if err := e.Cluster.AddHost(ctx, node, nil); err != nil {
 		return err
 	}
 	mounts := "mkdir -p /run/hostpath-provisioner; mount -t tmpfs node /run/hostpath-provisioner"
