@@ -145,8 +145,11 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
 	var all sync.WaitGroup
-	runs := []func(context.Context){g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents,
-		g.client.RunTombstoneGC, g.runPresence, g.followKubeconfig, g.renewCredential, g.followClaimIndex}
+	runs := []func(context.Context){
+		g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents,
+		g.client.RunTombstoneGC, g.runPresence, g.followKubeconfig, g.renewCredential,
+		g.followClaimIndex,
+	}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)
 	}

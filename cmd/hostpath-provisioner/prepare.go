@@ -97,16 +97,19 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, o
 func (p *program) runPrepare(ctx context.Context, pool config.Pool, store *volume.Pool,
 	replace bool, owner prepare.Owner) (prepare.Result, error) {
 	owner.Node = p.node
-	owner.Recorded = func(ctx context.Context, r hostcheck.Report) ([]string, error) { return recordedNodes(ctx, pool, r) }
+	owner.Recorded = func(ctx context.Context, r hostcheck.Report) ([]string, error) {
+		return recordedNodes(ctx, pool, r)
+	}
 	return prepare.Run(ctx, prepare.Options{
 		Pool: pool, StateDir: p.stateDir, Replace: replace, Owner: owner, Marking: store,
 		Check: func(ctx context.Context) hostcheck.Report {
 			ctx, cancel := context.WithTimeout(ctx, prepareDeadline)
 			defer cancel()
 			r := hostcheck.NewProber(p.expect(pool, "")).Probe(ctx)
-			r.Findings = append(r.Findings, slices.DeleteFunc(p.foreignRecords(ctx, pool, r), func(f hostcheck.Finding) bool {
-				return owner.FromShared && f.Reason == plan.ReasonScopeChanged // that is what the operator says
-			})...)
+			said := func(f hostcheck.Finding) bool { // by the operator
+				return owner.FromShared && f.Reason == plan.ReasonScopeChanged
+			}
+			r.Findings = append(r.Findings, slices.DeleteFunc(p.foreignRecords(ctx, pool, r), said)...)
 			return r
 		},
 	})

@@ -25,8 +25,8 @@ const (
 	// daemons it has.
 	Name = "hostpath-provisioner-claims"
 	// Label is on each claim that has no volume, or requests more than it has, or other attributes.
-	// Its value is the provisioner that was asked for the volume, with _ for /; "" where none was asked, where the
-	// name cannot be a label's value, and on a claim that has a volume.
+	// Its value is the provisioner that was asked for the volume, with _ for /; "" where none was
+	// asked, where the name cannot be a label's value, and on a claim that has a volume.
 	Label = "hostpath-provisioner/claim"
 )
 

@@ -114,7 +114,8 @@ type rule func(Facts) (hostcheck.Finding, bool)
 // rules is the specification, the most telling first. All that apply are reported.
 var rules = []rule{
 	nodeUnknown, nodeOfOtherHost, nameOfOtherHost, credentialOfOtherNode, recordsOfOtherNodes,
-	recordsOfOtherCluster, scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, pathChanged, scopeOfOneNodeBefore,
+	recordsOfOtherCluster, scopeWithoutWatcher, ofAnotherNodeAlone, ofNodesThatShareIt, pathChanged,
+	scopeOfOneNodeBefore,
 }
 
 // Findings returns what keeps a daemon from working in a pool, and what the pool's report should
@@ -145,7 +146,8 @@ func nodeOfOtherHost(f Facts) (hostcheck.Finding, bool) {
 // name share a lease.
 func nameOfOtherHost(f Facts) (hostcheck.Finding, bool) {
 	return finding(plan.ReasonOtherHost,
-		"another host works as the node %q: it holds its lease, as %q", f.Node, words.Name(f.Holder)), f.Holder != ""
+		"another host works as the node %q: it holds its lease, as %q",
+		f.Node, words.Name(f.Holder)), f.Holder != ""
 }
 
 func credentialOfOtherNode(f Facts) (hostcheck.Finding, bool) {

@@ -45,7 +45,10 @@ func (w *environment) mayWriteDriver(driver string) {
 	name := "csidriver-" + driver
 	_, err := w.Client().RbacV1().ClusterRoles().Create(w.Ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{driver}, Verbs: fixture.Kept("csidrivers", "get", "patch")}},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"},
+			ResourceNames: []string{driver}, Verbs: fixture.Kept("csidrivers", "get", "patch"),
+		}},
 	}, metav1.CreateOptions{})
 	w.Must(err)
 	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{

@@ -88,7 +88,8 @@ func TestTwoHostsOfOneName(t *testing.T) {
 	w.Eventually("the lease is this host's", func() bool {
 		l, err := leases.Get(w.Ctx, name, metav1.GetOptions{})
 		return err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != other &&
-			strings.HasPrefix(*l.Spec.HolderIdentity, h.node+"_") && l.Labels["hostpath-provisioner/node"] == h.node
+			strings.HasPrefix(*l.Spec.HolderIdentity, h.node+"_") &&
+			l.Labels["hostpath-provisioner/node"] == h.node
 	})
 	free()
 	taken()
