@@ -39,7 +39,7 @@ func (w *environment) capacityInPlaceOfADriver() {
 		h.Kill()
 	}
 	_, err = drivers.Patch(w.Ctx, csiDriver, types.MergePatchType, []byte(
-		`{"metadata":{"labels":{"app.kubernetes.io/part-of":"hostpath-provisioner"}}}`),
+		`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"hostpath-provisioner"}}}`),
 		metav1.PatchOptions{})
 	w.Must(err)
 	for _, h := range []*host{small, large} {
