@@ -95,6 +95,14 @@ func (e *environment) storageProfile() {
 	e.sh("kubectl delete -f cdi.yaml")
 }
 
+// What is published for kubevirt's classes, and whether the scheduler compares it.
+const (
+	publishedTheirs = "kubectl get csistoragecapacities -A -o name -l " +
+		"csi.storage.k8s.io/drivername=" + kubevirt + " | grep -c . || true"
+	theirDriver    = "kubectl get csidriver " + kubevirt
+	comparedTheirs = theirDriver + " -o jsonpath='{.spec.storageCapacity}'"
+)
+
 // inPlace has the machine be kubevirt's driver beside its own, and not any more. It fails when the
 // generator writes the sockets of one driver, or the service serves one. When the sockets' unit was
 // restarted after the configuration was changed, and not stopped before, the files of the other
@@ -109,7 +117,11 @@ func inPlace(e *environment) {
 		kubectl apply -f theirs.yaml; kubectl label node ` + node + ` ` + kubevirtLabel + `=` + node + `
 		kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=60s pvc/vm`)
 	before := e.sh("kubectl get pv pvc-of-kubevirt -o jsonpath='{.metadata.uid} {.spec}'")
+	e.sh("hostpath-provisioner manifests --no-classes --alias " + kubevirt + " | kubectl apply -f -")
 	e.block(0, "csi.md", inPlacePage)
+	e.block(1, "csi.md", inPlacePage)
+	e.eventually(publishedTheirs, "1")
+	e.eventually(comparedTheirs, "true")
 	for _, name := range []string{service, kubevirt} {
 		e.serves(name)
 	}
@@ -118,10 +130,13 @@ func inPlace(e *environment) {
 	file := target("u-2", v) + "/file"
 	e.is("cat "+file, "data")
 
-	e.block(1, "csi.md", inPlacePage)
+	e.block(2, "csi.md", inPlacePage)
 	e.is("find "+kubeletRoot+" -type s", "")
 	e.put(inPlaceConfig, withoutKubevirt(e.text("csi.md", inPlacePage, "toml")))
-	e.block(2, "csi.md", inPlacePage)
+	e.block(3, "csi.md", inPlacePage)
+	e.block(4, "csi.md", inPlacePage)
+	e.is(publishedTheirs, "0")
+	e.is(theirDriver+" -o jsonpath='{.metadata.labels}{.spec.storageCapacity}'", "true")
 	e.serves(service)
 	e.is("find "+kubeletRoot+" -type s | grep -c kubevirt || true", "0")
 	e.is("cat "+file, "data")
