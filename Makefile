@@ -73,11 +73,11 @@ HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
 	@$(RERUN) $(GOFLAGS) $(PURE) && pure=passed; \
-		$(RERUN) $(GOFLAGS) -count=1 -timeout 40m -p 3 $(HOST) && [ "$$pure" ]
+		$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -p 3 $(HOST) && [ "$$pure" ]
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 40m -parallel 6 ./test/e2e ./test/everynode
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -parallel 6 ./test/e2e ./test/everynode
 
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
 # The worlds of test/model are explored by its tests, in unit.

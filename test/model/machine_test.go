@@ -46,7 +46,7 @@ func newMachine(st *stage, number int) *machine {
 			on.namespace.Run("chmod", "0700", st.mount)
 		}
 	}
-	st.Must(st.plane.AddNode(st.Ctx, on.name, nil))
+	st.Must(st.plane.AddHost(st.Ctx, on.name, nil))
 	dir := hosttest.Dir(st)
 	on.connected(dir, &front{doors: on.doors, named: on.named, node: on.name})
 	on.prepared(dir)
