@@ -52,6 +52,8 @@ quick: lint shape ## what touches no API server and waits for nothing long, for 
 lint: ## formatting and vet
 	@test -z "$$(gofmt -l $(SOURCES))" || { echo "not formatted:"; gofmt -l $(SOURCES); exit 1; }
 	@$(GO) vet $(GOFLAGS) ./...
+	@large=$$(git ls-files -z 2>/dev/null | xargs -0r sh -c 'find "$$@" -size +1M' -); \
+		test -z "$$large" || { echo "larger than 1 MiB, and kept: $$large"; exit 1; }
 
 shape: ## how long functions, files and lines are, and the limits of each
 	@$(GO) run $(GOFLAGS) ./test/shape .
