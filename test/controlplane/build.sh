@@ -65,7 +65,7 @@ mkdir -p "$(dirname "$output")"
 
 total=
 if [ ! -e "$output" ]; then
-	echo "building $name: about 9 minutes on 2 cores the first time, seconds afterwards"
+	echo "building $name: up to 9 minutes on 2 cores the first time, seconds afterwards"
 	total=" of at most $(go list -deps "$package" | wc -l)"
 fi
 build | progress
