@@ -13,7 +13,7 @@ const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 // arrows are all imports that the project's own packages may make of each other. A package that is
 // not here may not exist: where does the new package belong?
 var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/follow", "daemon/forget", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
+	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/follow", "daemon/forget", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/why", "daemon/words", "docs", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
 	"daemon":                   {"daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/presence", "daemon/prober", "daemon/report", "daemon/snapshotapi", "daemon/state", "daemon/storagecapacity", "daemon/volume", "daemon/webconfig", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
 	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/unpublish", "daemon/volume", "hostcheck/mounts"},
 	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
@@ -58,6 +58,7 @@ var arrows = map[string][]string{
 	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},
 	"daemon/volume/treecopy":   {"daemon/volume/tree", "daemon/words", "hostcheck/openat"},
 	"daemon/webconfig":         {},
+	"daemon/why":               {"daemon/plan", "daemon/snapshotapi", "daemon/storagecapacity", "daemon/words"},
 	"daemon/words":             {},
 	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
 	"hostcheck/openat":         {},
@@ -65,7 +66,7 @@ var arrows = map[string][]string{
 	"hostcheck/mounts":         {"hostcheck/openat"},
 	"hostcheck/subvolume":      {"hostcheck/openat"},
 	"packaging":                {"daemon/claimindex"},
-	"packaging/catalog":        {"systemd"},
+	"packaging/catalog":        {"docs", "systemd"},
 	"packaging/charts":         {"packaging"},
 	"packaging/licenses":       {},
 	"packaging/install":        {},

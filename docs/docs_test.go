@@ -1,5 +1,3 @@
-// Package docs keeps the documents true: what they name exists, what exists they name, and what
-// they show can be read by what it is for.
 package docs
 
 import (

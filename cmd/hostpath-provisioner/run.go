@@ -163,7 +163,7 @@ func (p *program) root() *cobra.Command {
 	root.AddCommand(
 		&cobra.Command{Use: "run", Short: "Run the daemon", Args: noArgs, RunE: p.daemon},
 		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.quotaCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.enrollCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(), p.csiNodeCommand(), p.withdrawCommand(),
-		p.backupCommand(), p.forgetCommand(), p.importCommand(),
+		p.backupCommand(), p.forgetCommand(), p.importCommand(), p.whyCommand(), p.explainCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Print the help of a command", RunE: help})

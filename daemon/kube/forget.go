@@ -49,7 +49,8 @@ func (c *Client) EachLease(ctx context.Context, visit func(*coordinationv1.Lease
 	return each(ctx, source, visit)
 }
 
-// EachCapacity reads what a node publishes for these drivers, by the node's label value.
+// EachCapacity reads what a node publishes for these drivers, by the node's label value, or what
+// all do where that is "".
 func (c *Client) EachCapacity(ctx context.Context, drivers []string, node string,
 	visit func(*storagev1.CSIStorageCapacity)) error {
 	source := c.source(c.storage, "csistoragecapacities", func() runtime.Object {
@@ -57,7 +58,10 @@ func (c *Client) EachCapacity(ctx context.Context, drivers []string, node string
 	})
 	source.namespace = c.options.Namespace
 	source.labels = managerLabel + "=" + component + "," +
-		driverLabel + " in (" + strings.Join(drivers, ",") + ")," + plan.NodeLabel + "=" + node
+		driverLabel + " in (" + strings.Join(drivers, ",") + ")"
+	if node != "" {
+		source.labels += "," + plan.NodeLabel + "=" + node
+	}
 	return each(ctx, source, visit)
 }
 
