@@ -66,9 +66,6 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer release()
-	if err := state.TakeOver(o.StateDir); err != nil {
-		return err
-	}
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
 	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, promises: capacity.NewBook(), changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: ownership.NewLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.Keep(nil)

@@ -16,6 +16,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
+// Directory is the state directory of the packages. It is below one that holds nothing else, so
+// that the one which systemd gives to the service's user, with everything in it, cannot hold a
+// pool.
+const Directory = "/var/lib/hostpath-provisioner/state"
+
 // Remember keeps a pool's marker in dir/pools/<pool>.json, in place of an earlier one. When it
 // returns nil the file is on stable storage, whole.
 func Remember(dir, pool string, m hostcheck.Marker) error {
@@ -52,10 +57,6 @@ func Recall(dir, pool string) (hostcheck.Marker, error) {
 		return hostcheck.Marker{}, err
 	}
 	text, err := readBelow(dir, filepath.Base(file))
-	if earlier := earlierFile(dir, pool); errors.Is(err, os.ErrNotExist) && earlier != "" {
-		file = earlier
-		text, err = readBelow(filepath.Dir(filepath.Dir(earlier)), filepath.Base(earlier))
-	}
 	if errors.Is(err, os.ErrNotExist) {
 		return hostcheck.Marker{}, nil
 	}

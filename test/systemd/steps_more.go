@@ -193,7 +193,6 @@ func upgrade(e *environment) {
 	e.says(e.sh(journal+"-u "+service+" -o cat"), "ready")
 	e.eventually("readlink /proc/$(systemctl show -P MainPID "+looks+")/exe", "/usr/bin/hostpath-provisioner\n") // not the deleted one
 	e.bound("one")
-	e.earlierState()
 	e.claim("after-upgrade", "fast")
 	e.is("cat /etc/hostpath-provisioner/config.toml | head -1", `node = "node-a"`)
 	e.block(0, "README.md", "Install on a node", "make packages\ndpkg -i .build/", "dpkg -i /shared/") // the older one
@@ -211,23 +210,10 @@ func upgrade(e *environment) {
 	e.bound("one")
 }
 
-// earlierState starts the service where an earlier version left its state: in the directory above,
-// which was the service's own. What it remembered counts, and moves.
-func (e *environment) earlierState() {
-	const lib = "/var/lib/hostpath-provisioner"
-	e.sh("systemctl stop " + service + "; mv " + lib + "/state/pools " + lib + "/pools; rm -r " + lib + "/state; chown -R hostpath-provisioner: " + lib)
-	e.sh("sed -i 's/\"id\": *\"[^\"]*\"/\"id\": \"another\"/' " + lib + "/pools/data.json; systemctl start " + service)
-	e.status("pool data is closed: /data/volumes has marker ")
-	e.is("ls "+lib+" "+lib+"/pools "+lib+"/state/pools | tr '\\n' ' '", lib+": pools state  "+lib+"/pools:  "+lib+"/state/pools: data.json fast.json home.json more.json")
-	e.sh("hostpath-provisioner prepare data --replace")
-	e.status("2 of 2 pools open")
-}
-
 // dpkg asks nothing about configuration files: there may be none.
 func (e *environment) dpkg(what string) { e.sh("dpkg -i " + what + " </dev/null") }
 
-// It fails when the postrm removes the state directory as a whole: an earlier version took pools in
-// it.
+// It fails when the postrm removes the state directory as a whole: a pool may lie in it.
 func purge(e *environment) {
 	e.sh("mkdir -p /var/lib/hostpath-provisioner/volumes; touch /var/lib/hostpath-provisioner/volumes/file")
 	e.put("/etc/hostpath-provisioner/conf.d/50-site.toml", "[pool.near]\npath = \"/var/lib/near\"\nrequire_mount = false\n")
