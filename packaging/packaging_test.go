@@ -64,11 +64,7 @@ func TestConfig(t *testing.T) {
 func TestConfigHasEveryKey(t *testing.T) {
 	for _, key := range config.Keys() {
 		name := strings.TrimPrefix(key, "pool.NAME.")
-		want := 1
-		if name == "cephfs_quota" { // the earlier name of a value of quota, with which it cannot stand
-			want = 0
-		}
-		if n := len(regexp.MustCompile(`(?m)^#?`+name+` = `).FindAllString(Config, -1)); n != want {
+		if n := len(regexp.MustCompile(`(?m)^#?`+name+` = `).FindAllString(Config, -1)); n != 1 {
 			t.Errorf("%s stands %d times in config.toml", key, n)
 		}
 	}
@@ -115,10 +111,8 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 	return list, all
 }
 
-// What is removed is what was applied: the CSIDriver first, bindings before their policies, and
-// last what policies of
-// earlier versions read, alone or with its namespace; but no namespace that may have what is not
-// ours.
+// What is removed is what was applied: the CSIDriver first, bindings before their policies,
+// and last the namespace; but no namespace that may have what is not ours.
 func TestManifestsDelete(t *testing.T) {
 	for namespace, own := range map[string]bool{"hostpath-provisioner": true, "storage": false,
 		"kube-system": false} {
@@ -132,9 +126,8 @@ func TestManifestsDelete(t *testing.T) {
 			return strings.HasPrefix(o,
 				"Namespace ") && !own
 		})
-		want = append(want, "ConfigMap "+namespace+"/hostpath-provisioner-confinement")
 		order := []string{"CSIDriver ", "ServiceAccount ", "Secret ",
-			"ValidatingAdmissionPolicyBinding ", "ValidatingAdmissionPolicy ", "", "ConfigMap ", "Namespace "}
+			"ValidatingAdmissionPolicyBinding ", "ValidatingAdmissionPolicy ", "", "Namespace "}
 		slices.SortStableFunc(want, func(a, b string) int {
 			return cmp.Compare(placeIn(order, a), placeIn(order, b))
 		})

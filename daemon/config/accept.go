@@ -10,10 +10,6 @@ import (
 // meant to be.
 var Acceptable = []string{"ImmutableUnknown", "LaxMount", "LookFailed", "LookNotPermitted", "NotImmutable", "ModeTooOpen", "PlainDirectory", "WrongLabel"}
 
-// renamed are reasons by their earlier names, which configurations have: a daemon that refused them
-// would not start after an upgrade.
-var renamed = map[string]string{"OpenToOthers": "ModeTooOpen"}
-
 // plainDirectory is the warning that require_mount = false brings.
 const plainDirectory = "PlainDirectory"
 
@@ -28,9 +24,6 @@ func setAccept(p *Pool, v any) error {
 		reason, ok := one.(string)
 		if !ok {
 			return fmt.Errorf("want an array of strings, got one with %s", typeName(one))
-		}
-		if now := renamed[reason]; now != "" {
-			reason = now
 		}
 		if err := oneOf(reason, Acceptable...); err != nil {
 			return err

@@ -15,9 +15,6 @@ func TestAccept(t *testing.T) {
 	if p := c.Pools[0]; len(c.Warnings) != 0 || p.Accept != "LaxMount,PlainDirectory" || !p.Accepts("LaxMount") || p.Accepts("WrongLabel") || p.Accepts("") {
 		t.Errorf("warnings %q, %q", c.Warnings, p.Accept)
 	}
-	if p := load(t, plain+`accept = ["OpenToOthers", "ModeTooOpen"]`).Pools[0]; p.Accept != "ModeTooOpen" {
-		t.Errorf("by its earlier name: %q", p.Accept)
-	}
 	if c := load(t, plain+`accept = ["LaxMount"]`); len(c.Warnings) != 1 {
 		t.Errorf("another is accepted: warnings %q", c.Warnings)
 	}

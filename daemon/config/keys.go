@@ -64,7 +64,6 @@ var (
 		}),
 		"selinux_type": text(func(p *Pool, s string) error { p.SELinuxType = s; return checkSELinuxType(s) }),
 		"accept":       setAccept,
-		"cephfs_quota": truth(setCephFS),
 		"quota": text(func(p *Pool, s string) error {
 			p.Quota = s
 			return oneOf(s, QuotaOff, QuotaProject, QuotaCeph)

@@ -91,7 +91,7 @@ func TestEveryKey(t *testing.T) {
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", Accept: "LaxMount", Clones: ClonesOff, Snapshots: SnapshotsOff, PauseLimit: 5 * time.Second, Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
-		Warnings: []string{`testdata/full/config.toml:33: pool.fast.cephfs_quota: is the earlier name of quota = "ceph"`, "testdata/full/config.toml:40: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{"testdata/full/config.toml:40: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")
@@ -191,11 +191,10 @@ func TestRefusals(t *testing.T) {
 		{"overcommit that is no number", pool("overcommit=nan\n"), `config.toml:4: pool.p.overcommit: NaN is not a number above 0 and up to 1000`},
 		{"overcommit too large", pool("overcommit=1000.5\n"), `config.toml:4: pool.p.overcommit: 1000.5 is not a number above 0 and up to 1000`},
 		{"overcommit as a string", pool("overcommit='2'\n"), `config.toml:4: pool.p.overcommit: want a number, got the string "2"`},
-		{"quota of CephFS on every node", pool("scope='every-node'\ncephfs_quota=true\n"), `config.toml:5: pool.p.cephfs_quota: a volume of scope "every-node" has a directory on each node, of which this would limit one`},
+		{"quota of CephFS on every node", pool("scope='every-node'\nquota='ceph'\n"), `config.toml:5: pool.p.quota: a volume of scope "every-node" has a directory on each node, of which this would limit one`},
 		{"quota of CephFS on every node, by its new name", pool("scope='every-node'\nquota='ceph'\n"), `config.toml:5: pool.p.quota: a volume of scope "every-node" has a directory on each node, of which this would limit one`},
 		{"project quotas of a shared pool", pool("scope='shared'\nquota='project'\n"), `config.toml:5: pool.p.quota: "project" is for filesystems of one node, and the pool's scope is "shared"`},
 		{"unknown quota", pool("quota='btrfs'\n"), `config.toml:4: pool.p.quota: "btrfs" is not one of off, project, ceph`},
-		{"both names of a quota", pool("cephfs_quota=true\nquota='ceph'\n"), `config.toml:4: pool.p.cephfs_quota: is the earlier name of quota = "ceph", and quota is given, too`},
 		{"one project", pool("quota_ids=5\n"), `config.toml:4: pool.p.quota_ids: want two numbers, the first and the last project, got the number 5`},
 		{"three projects", pool("quota_ids=[1, 2, 3]\n"), `config.toml:4: pool.p.quota_ids: want two numbers, the first and the last project, got an array`},
 		{"a project as text", pool("quota_ids=['1', 2]\n"), `config.toml:4: pool.p.quota_ids: want two numbers, the first and the last project, got the string "1"`},

@@ -6,12 +6,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
-// setCephFS is of a key that earlier versions had. Beside the key quota it is refused
-// (finishQuota).
-func setCephFS(p *Pool, on bool) {
-	p.Quota = map[bool]string{true: QuotaCeph, false: QuotaOff}[on]
-}
-
 // setQuotaIDs takes the first and the last project of volumes.
 func setQuotaIDs(p *Pool, v any) error {
 	both, ok := v.([]any)
@@ -54,25 +48,14 @@ func number[T any](most int64, take func(*T, int64)) func(*T, any) error {
 
 // finishQuota checks the keys of quotas together.
 func (l *loader) finishQuota(d *draft) {
-	said := func(key string) bool { _, there := l.set[l.where(d, key).key()]; return there }
-	switch {
-	case said("cephfs_quota") && said("quota"):
-		l.refuse(l.where(d, "cephfs_quota"), "is the earlier name of quota = %q, and quota is given, too", QuotaCeph)
-	case said("cephfs_quota"):
-		l.warn(l.where(d, "cephfs_quota"), "is the earlier name of quota = %q", QuotaCeph)
-	}
-	key := "quota"
-	if said("cephfs_quota") {
-		key = "cephfs_quota"
-	}
 	switch {
 	case d.Scope == ScopeEveryNode && d.Quota == QuotaCeph:
-		l.refuse(l.where(d, key), "a volume of scope %q has a directory on each node, of which this would limit one", d.Scope)
+		l.refuse(l.where(d, "quota"), "a volume of scope %q has a directory on each node, of which this would limit one", d.Scope)
 	case d.Scope == ScopeShared && d.Quota == QuotaProject:
-		l.refuse(l.where(d, key), "%q is for filesystems of one node, and the pool's scope is %q", d.Quota, d.Scope)
+		l.refuse(l.where(d, "quota"), "%q is for filesystems of one node, and the pool's scope is %q", d.Quota, d.Scope)
 	}
 	for _, key := range []string{"quota_ids", "inodes_per_gib"} {
-		if said(key) && d.Quota != QuotaProject {
+		if _, said := l.set[l.where(d, key).key()]; said && d.Quota != QuotaProject {
 			l.warn(l.where(d, key), "means nothing while quota is %q", d.Quota)
 		}
 	}

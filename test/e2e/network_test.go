@@ -81,7 +81,7 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 func TestSharedQuota(t *testing.T) {
 	w := newEnvironment(t)
 	mount, _ := onFUSE(t, true)
-	w.newNodes(mount, []string{"a"}, "cephfs_quota = true")[0].run()
+	w.newNodes(mount, []string{"a"}, `quota = "ceph"`)[0].run()
 	w.claim("limited", w.Class("c", immediate, fixture.Expandable), "5Mi")
 	w.claim("free", w.Class("f", immediate, fixture.Expandable, fixture.Parameters("cephFSQuota", "false")), "5Mi")
 	quotas := func(of map[string]string) {
