@@ -196,10 +196,7 @@ func (p *play) configure(o machineOptions, config string) (string, error) {
 }
 
 // tenants is a directory beside the daemon's state, as a pool could be.
-const (
-	tenants    = "/var/lib/hostpath-provisioner/tenants"
-	leftDropIn = "/etc/systemd/system/hostpath-provisioner.service.d/50-pools.conf"
-)
+const tenants = "/var/lib/hostpath-provisioner/tenants"
 
 // install makes what all chapters begin with: the image's machine, with the package that was built,
 // installed by dpkg and its own scripts. Its state is saved, because the policy's compiler takes
@@ -226,9 +223,8 @@ func (p *play) install() error {
 	if err := p.loadConfig(o, etc, node, dmConfig); err != nil {
 		return err
 	}
-	// What the script must leave alone, and what earlier versions left behind.
-	if _, err := p.doAll(unpacked, "mkdir -p "+tenants+" && touch "+tenants+"/file && chcon -R -t container_file_t "+tenants,
-		"mkdir -p "+filepath.Dir(leftDropIn)+" && echo '[Service]' > "+leftDropIn); err != nil {
+	// What the script must leave alone.
+	if _, err := p.doAll(unpacked, "mkdir -p "+tenants+" && touch "+tenants+"/file && chcon -R -t container_file_t "+tenants); err != nil {
 		return err
 	}
 	if _, err := p.policy(script + " pools"); err != nil {

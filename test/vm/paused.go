@@ -55,9 +55,8 @@ func (p *play) pausedConfined() {
 	p.step("the driver's service is killed while it stands still: it goes on before the service starts again", func() (string, error) { return p.killedPaused(pv) })
 }
 
-// pausesConfigured: an earlier version's policy had no paths for the sockets of the daemon's
-// requests. The daemon is stopped meanwhile: what this one is refused at such sockets is no
-// finding.
+// pausesConfigured: a policy may have no paths for the sockets of the daemon's requests. The daemon
+// is stopped meanwhile: what this one is refused at such sockets is no finding.
 func (p *play) pausesConfigured() (string, error) {
 	if _, err := p.withKeys("big", `snapshots = "paused"`, `pause_limit = "20s"`); err != nil {
 		return "", err
