@@ -75,8 +75,6 @@ func ForRecord(f RecordFacts) Verdict {
 		return Verdict{Action: Finish} // of the latter only the record is moved
 	case buried:
 		return verdict
-	case f.wasLetGo():
-		return Verdict{Action: Finish}
 	case f.Record.Place == record.InTrash:
 		return Verdict{Action: Keep, Reason: ReasonOrphaned}
 	case f.Record.Scope == ScopeEveryNode && f.Record.Place == record.InPool && !f.Record.Unpublished:
@@ -98,13 +96,6 @@ func (f RecordFacts) letGoByOthers() Verdict {
 		return Verdict{Action: Keep}
 	}
 	return Verdict{Action: Retain, Reason: ReasonRetained}
-}
-
-// wasLetGo: version 1 of the program moved it to the trash, which had no other note of what it let
-// go. This one writes the record in its own version before that.
-func (f RecordFacts) wasLetGo() bool {
-	return f.Record.Place == record.InTrash && f.Record.Version == 1 && !f.Unsure &&
-		f.Record.Scope != ScopeEveryNode
 }
 
 // givenUp: the volume was being removed, and its object is kept and has no label of any daemon: it

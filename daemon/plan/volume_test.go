@@ -297,13 +297,6 @@ func TestForRecord(t *testing.T) {
 		{"the object was lost, the claim is bound to it", RecordFacts{Claim: bound}, record.InPool, Keep},
 		{"recorded, never made", RecordFacts{}, record.Nowhere, Undo},
 		{"its object is gone, for an unknown reason", RecordFacts{}, record.InTrash, Keep},
-		{"the same, of version 1, which did not tell", RecordFacts{Record: record.Record{Version: 1}}, record.InTrash, Finish},
-		{"the same, perhaps another cluster's", RecordFacts{Record: record.Record{Version: 1}, Unsure: true}, record.InTrash, Keep},
-		{"the same, retained", RecordFacts{Record: record.Record{Version: 1, Retained: true}}, record.InTrash, Keep},
-		{"the same, made by another node", RecordFacts{Record: record.Record{Version: 1, Node: them}}, record.InTrash, Keep},
-		{"the same, with an object", RecordFacts{Record: record.Record{Version: 1}, Volume: here}, record.InTrash, Keep},
-		{"the same, with an object of another name", RecordFacts{Record: record.Record{Version: 1}, Object: "pv"}, record.InTrash, Keep},
-		{"the same, with a claim", RecordFacts{Record: record.Record{Version: 1}, Claim: bound}, record.InTrash, Keep},
 		{"its object is gone, archived", RecordFacts{}, record.InArchive, Finish},
 	}
 	for _, c := range cases {

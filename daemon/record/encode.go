@@ -9,16 +9,14 @@ import (
 	"strings"
 )
 
-// fields are the names of all fields of a record, by the version that has them first.
-var fields = fieldsOf(reflect.TypeFor[Record](), map[string]int{
-	"kind": 2, "promised": 2, "projectID": 2, "origin": 2, "moving": 2,
-})
+// fields are the names of all fields of a record.
+var fields = fieldsOf(reflect.TypeFor[Record]())
 
-func fieldsOf(t reflect.Type, since map[string]int) map[string]int {
-	all := map[string]int{}
+func fieldsOf(t reflect.Type) map[string]bool {
+	all := map[string]bool{}
 	for f := range t.Fields() {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			all[name] = max(1, since[name])
+			all[name] = true
 		}
 	}
 	return all
@@ -58,10 +56,10 @@ func Decode(text []byte, pv string) (Record, error) {
 	switch {
 	case v.Version > Version:
 		return Record{}, fmt.Errorf("%w: version %d is %w than %d", ErrDamaged, v.Version, ErrNewer, Version)
-	case v.Version < 1:
+	case v.Version < oldest:
 		return Record{}, fmt.Errorf("%w: version %d", ErrDamaged, v.Version)
 	}
-	r, err := decode(text, v.Version)
+	r, err := decode(text)
 	if err != nil {
 		return Record{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
@@ -69,17 +67,16 @@ func Decode(text []byte, pv string) (Record, error) {
 }
 
 // decode takes the fields that it does not know out of the text, and reads the others.
-func decode(text []byte, version int) (r Record, err error) {
+func decode(text []byte) (r Record, err error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
 		return r, err
 	}
 	unknown := map[string]json.RawMessage{}
 	for name, value := range all {
-		since, known := fields[name]
 		switch {
-		case known && since <= version:
-		case version == 1 || known || likeKnown(name):
+		case fields[name]:
+		case likeKnown(name):
 			return r, fmt.Errorf("unknown field %q", name)
 		default:
 			unknown[name] = value

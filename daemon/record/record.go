@@ -1,12 +1,12 @@
 // Package record is the file that proves that a directory is ours: what it says, how it is encoded,
 // and what a reader refuses.
 //
-// Versions. A daemon writes Version and reads all up to it: a record of an earlier version becomes
-// one of the present version when it is written next. A record of a later version is ErrNewer,
-// whatever it says, and nothing is done with its volume. Within a version, from 2 on, a field that
-// this program does not know is kept when the record is written again, so that a later program can
-// add fields that an earlier one may leave alone; a change that it may not ignore is a new version.
-// Readers of version 1 (0.1.0) refuse version 2 in the same way (TestVersion1Reader).
+// Versions. A daemon writes Version and reads all up to it, from 2 on, the first that was released:
+// a record of an earlier version becomes one of the present version when it is written next. A
+// record of a later version is ErrNewer, whatever it says, and nothing is done with its volume.
+// Within a version a field that this program does not know is kept when the record is written
+// again, so that a later program can add fields that an earlier one may leave alone; a change that
+// it may not ignore is a new version.
 //
 // The package will not read or write a file (package volume does), and it will not decide anything
 // about a volume (package plan does). It imports no other package of this project.
@@ -20,6 +20,9 @@ import (
 
 // Version is the version of the records that this program writes; it reads all up to it.
 const Version = 2
+
+// oldest is the first version that was released: it stays readable for ever.
+const oldest = 2
 
 // MaxSize bounds what is read of a record, in bytes: its longest valid fields take less than 4 KiB,
 // but for an object that was replaced.
@@ -42,7 +45,7 @@ type Kind string
 // is its handle, Namespace, Claim and ClaimUID are those of its VolumeSnapshot, Requested is the
 // size that a volume made from it has at least, and Unpublished says that it may not be whole.
 const (
-	Volume   Kind = "" // as in all records of version 1
+	Volume   Kind = ""
 	Snapshot Kind = "snapshot"
 	Inline   Kind = "inline"
 )
@@ -57,7 +60,7 @@ type Origin struct {
 // Record is what a pool says of one of its volumes. Times are UTC.
 type Record struct {
 	Version     int       `json:"version"`
-	Kind        Kind      `json:"kind,omitempty"` // since version 2
+	Kind        Kind      `json:"kind,omitempty"`
 	PV          string    `json:"pv"`
 	Namespace   string    `json:"namespace"`
 	Claim       string    `json:"claim"`
@@ -71,10 +74,10 @@ type Record struct {
 	OnDelete    string    `json:"onDelete,omitempty"`  // as the class said when the volume was made
 	Directory   string    `json:"directory"`           // one path element below the pool
 	Requested   int64     `json:"requested,omitempty"` // bytes
-	Promised    int64     `json:"promised,omitempty"`  // bytes that the pool keeps for it, 0 as requested; since version 2
-	ProjectID   uint32    `json:"projectID,omitempty"` // by which the filesystem's quota counts it, 0 for none; since version 2
-	Origin      Origin    `json:"origin,omitzero"`     // since version 2
-	Atomic      bool      `json:"atomic,omitempty"`    // all files that it was made with are of one moment; of a copy, since version 2
+	Promised    int64     `json:"promised,omitempty"`  // bytes that the pool keeps for it, 0 as requested
+	ProjectID   uint32    `json:"projectID,omitempty"` // by which the filesystem's quota counts it, 0 for none
+	Origin      Origin    `json:"origin,omitzero"`
+	Atomic      bool      `json:"atomic,omitempty"` // all files that it was made with are of one moment; of a copy
 	Created     time.Time `json:"created"`
 	Retained    bool      `json:"retained,omitempty"` // the object was let go and the data kept
 	// Unheld: the object has no finalizer of ours, because its policy keeps the data. It may go at
@@ -90,7 +93,7 @@ type Record struct {
 	Replaced string `json:"replaced,omitempty"`
 	// Moving is the volume object that is about to be made, in JSON with what else is needed for
 	// that, while the volume's disk is another node's now: the object of its name is the former
-	// node's, or there is none. Since version 2.
+	// node's, or there is none.
 	Moving string `json:"moving,omitempty"`
 
 	// Place is where the directory was found. It is not in the file.

@@ -1,10 +1,9 @@
 package record
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -80,91 +79,110 @@ func TestLeastText(t *testing.T) {
 	}
 }
 
-// Records of version 1 are read whole, and are of version 2 when they are written next.
-func TestVersion1IsUpgraded(t *testing.T) {
-	files, err := filepath.Glob("testdata/v1/*.json")
+// The samples of version 2, the first that was released, are read whole, and written again they say
+// the same.
+func TestVersion2IsRead(t *testing.T) {
+	files, err := filepath.Glob("testdata/v2/*.json")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, file := range files {
-		text := read(t, "v1", filepath.Base(file))
-		r, err := Decode(text, pv)
-		if err != nil || r.Version != 1 || r.Kind != Volume {
-			t.Errorf("%s: %v, %+v", file, err, r)
-		}
-		old, err := decodeVersion1(text)
+		text := read(t, "v2", filepath.Base(file))
+		was, err := decodeVersion2(text)
 		if err != nil {
-			t.Errorf("%s: the reader of version 1: %v", file, err)
+			t.Fatalf("%s: the reader of version 2: %v", file, err)
 		}
-		upgraded, err := Decode([]byte(encoded(t, r)), pv)
-		if err != nil || upgraded.Version != 2 {
-			t.Errorf("%s: written again: %v, version %d", file, err, upgraded.Version)
+		r, err := Decode(text, pv)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
 		}
-		now := reflect.ValueOf(upgraded)
-		for i := range reflect.TypeFor[version1]().NumField() { // every field that version 1 had
-			name := reflect.TypeFor[version1]().Field(i).Name
-			if was := reflect.ValueOf(old).Field(i); name != "Version" && !reflect.DeepEqual(was.Interface(), now.FieldByName(name).Interface()) {
-				t.Errorf("%s: %s was %v and is %v", file, name, was, now.FieldByName(name))
+		again, err := Decode([]byte(encoded(t, r)), pv)
+		if err != nil || again.Version != Version {
+			t.Errorf("%s: written again: %v, version %d", file, err, again.Version)
+		}
+		now, then := reflect.ValueOf(again), reflect.ValueOf(was)
+		for i := range then.NumField() { // every field that version 2 had
+			name := then.Type().Field(i).Name
+			want, got := fmt.Sprint(then.Field(i)), fmt.Sprint(now.FieldByName(name))
+			if name != "Version" && got != want {
+				t.Errorf("%s: %s was %s and is %s", file, name, want, got)
+			}
+			if strings.HasSuffix(file, "full.json") && then.Field(i).IsZero() {
+				t.Errorf("%s: nothing is in %s", file, name)
 			}
 		}
 	}
 }
 
-// version1 and decodeVersion1 are the record and the reader of version 1, frozen: they stand for
+// version2 and decodeVersion2 are the record and the reader of version 2, frozen: they stand for
 // the daemons that people have installed.
-type version1 struct {
-	Version     int       `json:"version"`
-	PV          string    `json:"pv"`
-	Namespace   string    `json:"namespace"`
-	Claim       string    `json:"claim"`
-	ClaimUID    string    `json:"claimUID"`
-	Class       string    `json:"class,omitempty"`
-	Provisioner string    `json:"provisioner,omitempty"`
-	Node        string    `json:"node,omitempty"`
-	Scope       string    `json:"scope,omitempty"`
-	Source      string    `json:"source,omitempty"`
-	Reclaim     string    `json:"reclaim,omitempty"`
-	OnDelete    string    `json:"onDelete,omitempty"`
-	Directory   string    `json:"directory"`
-	Requested   int64     `json:"requested,omitempty"`
+type version2 struct {
+	Version int    `json:"version"`
+	Kind    string `json:"kind,omitempty"`
+
+	PV          string `json:"pv"`
+	Namespace   string `json:"namespace"`
+	Claim       string `json:"claim"`
+	ClaimUID    string `json:"claimUID"`
+	Class       string `json:"class,omitempty"`
+	Provisioner string `json:"provisioner,omitempty"`
+	Node        string `json:"node,omitempty"`
+	Scope       string `json:"scope,omitempty"`
+	Source      string `json:"source,omitempty"`
+	Reclaim     string `json:"reclaim,omitempty"`
+	OnDelete    string `json:"onDelete,omitempty"`
+	Directory   string `json:"directory"`
+	Requested   int64  `json:"requested,omitempty"`
+	Promised    int64  `json:"promised,omitempty"`
+	ProjectID   uint32 `json:"projectID,omitempty"`
+	Origin      struct {
+		Kind string `json:"kind,omitempty"`
+		Name string `json:"name"`
+		UID  string `json:"uid"`
+	} `json:"origin,omitzero"`
+	Atomic      bool      `json:"atomic,omitempty"`
 	Created     time.Time `json:"created"`
 	Retained    bool      `json:"retained,omitempty"`
+	Unheld      bool      `json:"unheld,omitempty"`
 	Unpublished bool      `json:"unpublished,omitempty"`
 	Replaced    string    `json:"replaced,omitempty"`
+	Moving      string    `json:"moving,omitempty"`
 }
 
 var (
-	errNewer1   = errors.New("version 1: newer")
-	errDamaged1 = errors.New("version 1: damaged")
+	errNewer2   = errors.New("version 2: newer")
+	errDamaged2 = errors.New("version 2: damaged")
 )
 
-func decodeVersion1(text []byte) (r version1, err error) {
-	var v struct {
-		Version int `json:"version"`
-	}
-	if err := json.Unmarshal(text, &v); err != nil {
-		return r, errDamaged1
-	}
-	if v.Version > 1 {
-		return r, errNewer1
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
-		return r, errDamaged1
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) || r.Version < 1 {
-		return r, errDamaged1
+// decodeVersion2 leaves fields alone that it does not know: it keeps them when it writes.
+func decodeVersion2(text []byte) (r version2, err error) {
+	switch err := json.Unmarshal(text, &r); {
+	case r.Version > 2:
+		return version2{}, errNewer2
+	case err != nil || r.Version < 2:
+		return version2{}, errDamaged2
 	}
 	return r, nil
 }
 
-// A daemon of version 1 refuses every record of version 2 because of its version, before it looks
-// at anything else: it then does nothing with the volume (volume.TestDamagedRecord).
-func TestVersion1Reader(t *testing.T) {
+// What this program writes is read by a daemon of version 2, whole, or refused because of its
+// version alone: it then does nothing with the volume (volume.TestDamagedRecord).
+func TestVersion2Reader(t *testing.T) {
 	for name, r := range map[string]Record{"full": full(), "least": {PV: pv, Directory: pv}} {
-		if _, err := decodeVersion1([]byte(encoded(t, r))); !errors.Is(err, errNewer1) {
-			t.Errorf("%s: got %v, want %v", name, err, errNewer1)
+		got, err := decodeVersion2([]byte(encoded(t, r)))
+		if Version > 2 {
+			if !errors.Is(err, errNewer2) {
+				t.Errorf("%s: got %v, want %v", name, err, errNewer2)
+			}
+			continue
+		}
+		then, now := reflect.ValueOf(got), reflect.ValueOf(r)
+		for i := range then.NumField() {
+			field := then.Type().Field(i).Name
+			got, want := fmt.Sprint(then.Field(i)), fmt.Sprint(now.FieldByName(field))
+			if err != nil || field != "Version" && got != want {
+				t.Errorf("%s: %v, %s is %s, want %s", name, err, field, got, want)
+			}
 		}
 	}
 }
@@ -202,18 +220,17 @@ func TestRefused(t *testing.T) {
 		return strings.Replace(good, old, now, 1)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":                      {"", "the record cannot be read: unexpected end of JSON input"},
-		"null":                       {"null", "the record cannot be read: version 0"},
-		"no fields":                  {"{}", "the record cannot be read: version 0"},
-		"negative version":           {change(`"version": 2`, `"version": -1`), "the record cannot be read: version -1"},
-		"version 3":                  {`{"version": 3, "pv": {}}`, "the record cannot be read: version 3 is written by a newer version than 2"},
-		"another volume":             {change(`"pv": "pvc-1"`, `"pv": "pvc-2"`), `the record cannot be read: it is of volume "pvc-2"`},
-		"negative promise":           {change(`"promised": 2147483648`, `"promised": -1`), "the record cannot be read: -1 bytes are promised"},
-		"project beyond 32 bits":     {change(`1213202432`, `4294967296`), "the record cannot be read: json: cannot unmarshal number 4294967296 into Go struct field Record.projectID of type uint32"},
-		"a field of another case":    {change(`"pv"`, `"PV": "pvc-2", "pv"`), `the record cannot be read: unknown field "PV"`},
-		"unknown field in a field":   {change(`"uid": "uid-of-snap-1"`, `"uid": "", "later": 1`), `the record cannot be read: json: unknown field "later"`},
-		"unknown field of version 1": {`{"version": 1, "pv": "pvc-1", "directory": "d", "later": 1}`, `the record cannot be read: unknown field "later"`},
-		"version 2 in version 1":     {`{"version": 1, "pv": "pvc-1", "directory": "d", "kind": "snapshot"}`, `the record cannot be read: unknown field "kind"`},
+		"empty":                    {"", "the record cannot be read: unexpected end of JSON input"},
+		"null":                     {"null", "the record cannot be read: version 0"},
+		"no fields":                {"{}", "the record cannot be read: version 0"},
+		"negative version":         {change(`"version": 2`, `"version": -1`), "the record cannot be read: version -1"},
+		"version 3":                {`{"version": 3, "pv": {}}`, "the record cannot be read: version 3 is written by a newer version than 2"},
+		"another volume":           {change(`"pv": "pvc-1"`, `"pv": "pvc-2"`), `the record cannot be read: it is of volume "pvc-2"`},
+		"negative promise":         {change(`"promised": 2147483648`, `"promised": -1`), "the record cannot be read: -1 bytes are promised"},
+		"project beyond 32 bits":   {change(`1213202432`, `4294967296`), "the record cannot be read: json: cannot unmarshal number 4294967296 into Go struct field Record.projectID of type uint32"},
+		"a field of another case":  {change(`"pv"`, `"PV": "pvc-2", "pv"`), `the record cannot be read: unknown field "PV"`},
+		"unknown field in a field": {change(`"uid": "uid-of-snap-1"`, `"uid": "", "later": 1`), `the record cannot be read: json: unknown field "later"`},
+		"version 1, not released":  {change(`"version": 2`, `"version": 1`), "the record cannot be read: version 1"},
 	} {
 		_, err := Decode([]byte(c.text), pv)
 		if err == nil || err.Error() != c.want || !errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) != (name == "version 3") {
@@ -262,8 +279,8 @@ func FuzzRecord(f *testing.F) {
 		f.Add([]byte(text), pv)
 	}
 	f.Add([]byte(good), "")
-	for _, name := range []string{"0.1.0.json", "full.json", "least.json"} {
-		f.Add(read(f, "v1", name), pv)
+	for _, name := range []string{"hostpath.json", "full.json", "least.json"} {
+		f.Add(read(f, "v2", name), pv)
 	}
 	f.Fuzz(func(t *testing.T, text []byte, pv string) {
 		r, err := Decode(text, pv)

@@ -16,9 +16,8 @@ import (
 // A PV's name may come again, of adopted volumes for instance: then the next one is NAME~2, which
 // no PV is called.
 //
-// Earlier versions named both after the volume's directory in the pool, which a volume that is made
-// later, or another archived one's record, may have as well. A directory without a record beside it
-// is one whose record is still among the pool's: its archiving was cut short.
+// A directory without a record beside it is one whose record is still among the pool's: its
+// archiving was cut short.
 
 // archivesMax is how many archived volumes one PV's name may have.
 const archivesMax = 1000
@@ -51,34 +50,6 @@ func halfArchived(pv string, exists func(string) (bool, error)) (string, error) 
 		}
 	}
 	return "", nil
-}
-
-// halfArchivedOnce is halfArchived for what an earlier version left.
-func halfArchivedOnce(r record.Record, exists func(string) (bool, error)) (string, error) {
-	if r.Directory == r.PV || strings.HasSuffix(r.Directory, recordSuffix) {
-		return "", nil
-	}
-	there, err := exists(r.Directory)
-	if err != nil || !there {
-		return "", err
-	}
-	for _, file := range []string{r.Directory + recordSuffix, r.PV + recordSuffix} {
-		if len(file) > record.NameMax {
-			continue
-		}
-		if recorded, err := exists(file); recorded || err != nil {
-			return "", err
-		}
-	}
-	return r.Directory, nil
-}
-
-// archivedDirectory is the name of the directory that an archived record is about.
-func archivedDirectory(record string, r record.Record, exists func(string) bool) string {
-	if name := strings.TrimSuffix(record, recordSuffix); exists(name) {
-		return name
-	}
-	return r.Directory
 }
 
 // Archive moves a volume's directory and its record to the archive, where the daemon forgets them:
@@ -140,11 +111,7 @@ func (s *session) archiveRecord(r record.Record) error {
 	if err := s.finishRecordName(r.PV); err != nil {
 		return err
 	}
-	file := name + recordSuffix
-	if len(file) > record.NameMax { // of an earlier version
-		file = r.PV + recordSuffix
-	}
-	if err := moveOut(volumes, r.PV+recordSuffix, archive, file); err != nil {
+	if err := moveOut(volumes, r.PV+recordSuffix, archive, name+recordSuffix); err != nil {
 		return wrap("archiving the record", err)
 	}
 	s.pool.crashPoint("record moved")
@@ -219,7 +186,7 @@ func (s *session) findArchived(pv, claimUID string) (found archivedVolume, err e
 		if broken != nil || r.ClaimUID != claimUID && pv != "pvc-"+r.ClaimUID {
 			continue // a name that is made of the claim's UID is given once
 		}
-		name := archivedDirectory(file, r, func(name string) bool { return files[name] })
+		name := strings.TrimSuffix(file, recordSuffix)
 		if !files[name] {
 			continue
 		}

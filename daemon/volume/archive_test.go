@@ -59,28 +59,6 @@ func TestArchiveNames(t *testing.T) {
 	}
 }
 
-// What an older version archived is named after its directory: it is listed, and it comes back.
-func TestArchiveOfAnOlderVersion(t *testing.T) {
-	for _, half := range []bool{false, true} {
-		r := onTmpfs(t)
-		data(t, r)
-		directory := spec(pv).Directory
-		must(t, os.Rename(filepath.Join(r.path, directory), r.meta("archive", directory)))
-		if !half {
-			must(t, os.Rename(r.meta("volumes", pv+recordSuffix), r.meta("archive", directory+recordSuffix)))
-		}
-		inventory, err := r.List(t.Context(), r.id)
-		if err != nil || len(inventory.Leftovers) > 0 || half != (len(inventory.Volumes) == 1 && inventory.Volumes[0].Place == record.InArchive) ||
-			half == slices.ContainsFunc(inventory.Archived, func(a record.Record) bool { return a.PV == pv }) {
-			t.Errorf("half %v: %v, %+v", half, err, inventory)
-		}
-		must(t, r.PutBack(t.Context(), r.id, pv))
-		if found, err := r.Lookup(t.Context(), r.id, pv); found.Place != record.InPool || err != nil {
-			t.Errorf("half %v: %q, %v", half, found.Place, err)
-		}
-	}
-}
-
 // A foreign directory has the volume's name in the pool by now: nothing moves.
 func TestPutBackBesideAStranger(t *testing.T) {
 	for _, before := range []func(testing.TB, *rig){trashed, archivedHalf, archivedWhole} {

@@ -120,7 +120,6 @@ func (s *session) names(name string) (map[string]bool, error) {
 func (c census) locate(r record.Record) (record.Place, string) {
 	archived := func(name string) (bool, error) { return c.archive[name], nil }
 	half, _ := halfArchived(r.PV, archived)
-	once, _ := halfArchivedOnce(r, archived)
 	switch {
 	case c.staging[r.PV]:
 		return record.InStaging, r.PV
@@ -132,8 +131,6 @@ func (c census) locate(r record.Record) (record.Place, string) {
 		return record.InArchive, half
 	case c.root[r.Directory]:
 		return record.InPool, r.Directory
-	case once != "":
-		return record.InArchive, once
 	default:
 		return record.Nowhere, ""
 	}
@@ -192,7 +189,7 @@ func (s *session) archived(inv *Inventory, names map[string]bool, claimed map[Le
 			inv.Damaged = append(inv.Damaged, Damaged{name, err})
 			continue
 		}
-		claimed[Leftover{record.InArchive, archivedDirectory(name, r, func(name string) bool { return names[name] })}] = true
+		claimed[Leftover{record.InArchive, strings.TrimSuffix(name, recordSuffix)}] = true
 		r.Place, r.Archived = record.InArchive, true
 		inv.Archived = append(inv.Archived, r)
 	}

@@ -77,9 +77,6 @@ func (s *session) locate(r record.Record) (record.Place, string, error) {
 	if there, err := exists(s.root, r.Directory); there || err != nil {
 		return record.InPool, r.Directory, err
 	}
-	if name, err := halfArchivedOnce(r, archived); name != "" || err != nil {
-		return record.InArchive, name, err
-	}
 	return record.Nowhere, "", nil
 }
 

@@ -41,8 +41,7 @@ type Pool struct {
 	turns      turns // of Apply
 	fsyncs     fsyncGroup
 	ordered    ordered
-	repaired   atomic.Pointer[mounts.Identity] // where every record was looked at for what a power cut took
-	urgent     atomic.Int64                    // calls in the foreground: a purge makes room for them
+	urgent     atomic.Int64 // calls in the foreground: a purge makes room for them
 	purging    chan struct{}
 	purged     atomic.Pointer[string] // the volume that Purge works on, nil for none
 

@@ -1,28 +1,18 @@
 package volume
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
-// readRecord reads the record of a volume. What it cannot decode is ErrDamaged, unless a power cut
-// took the data and the attribute has it (attributeText).
+// readRecord reads the record of a volume. What it cannot decode is ErrDamaged.
 func readRecord(dir int, name, pv string) (record.Record, error) {
 	text, err := readFile(dir, name, record.MaxSize)
 	if err != nil {
 		return record.Record{}, err
 	}
-	r, err := decodeVolume(text, pv)
-	if err == nil || errors.Is(err, record.ErrNewer) {
-		return r, err
-	}
-	whole, lost := attributeText(dir, name)
-	if lost != nil || !cutShort(text, whole) {
-		return r, err
-	}
-	return decodeVolume(whole, pv)
+	return decodeVolume(text, pv)
 }
 
 // decodeVolume refuses what is recorded as another thing than a volume, an inline volume or a

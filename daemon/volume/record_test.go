@@ -190,8 +190,8 @@ func versions(t *testing.T) map[string]string {
 	later, err := full().Encode()
 	must(t, err)
 	all := map[string]string{"later": strings.Replace(string(later), `"pv"`, `"later": {"a": "b"}, "pv"`, 1)}
-	for _, name := range []string{"0.1.0.json", "full.json", "least.json"} {
-		text, err := os.ReadFile(filepath.Join("../record/testdata/v1", name))
+	for _, name := range []string{"hostpath.json", "full.json", "least.json"} {
+		text, err := os.ReadFile(filepath.Join("../record/testdata/v2", name))
 		must(t, err)
 		all[name] = string(text)
 	}
@@ -211,10 +211,10 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 		if now, err := r.Lookup(t.Context(), r.id, pv); err != nil || now.Place != record.InPool {
 			t.Errorf("%s: %v, %+v", name, err, now)
 		}
-		must(t, r.Trash(t.Context(), r.id, pv)) // which takes "retained" off
+		must(t, r.Trash(t.Context(), r.id, pv)) // which takes "retained" and "unheld" off
 		must(t, r.PutBack(t.Context(), r.id, pv))
 		must(t, r.Retain(t.Context(), r.id, pv))
-		was.Version, was.Retained = record.Version, true
+		was.Version, was.Retained, was.Unheld = record.Version, true, false
 		want, err := was.Encode()
 		must(t, err)
 		if now := string(r.raw(t, pv)); now != string(want) || strings.Contains(now, "later") != (name == "later") {
@@ -226,26 +226,10 @@ func TestRecordOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// What is moved to the trash now has a record of this version, by which it is told from what
-// version 1 had there.
-func TestTrashOfVersion1(t *testing.T) {
-	for _, place := range []record.Place{record.InPool, record.InTrash} {
-		r := onTmpfs(t)
-		data(t, r)
-		if place == record.InTrash {
-			must(t, r.Trash(t.Context(), r.id, pv))
-		}
-		file := r.meta("volumes", pv+".json")
-		text, err := os.ReadFile(file)
-		must(t, err)
-		old := bytes.Replace(text, []byte(`"version": 2`), []byte(`"version": 1`), 1)
-		must(t, os.WriteFile(file, old, 0o600))
-		if was := r.lookup(t, pv); was.Version != 1 || was.Place != place {
-			t.Fatalf("%+v", was)
-		}
-		must(t, r.Trash(t.Context(), r.id, pv))
-		if now := r.lookup(t, pv); now.Version != record.Version || now.Place != record.InTrash {
-			t.Errorf("it was in the %s: %+v", place, now)
-		}
-	}
+// raw is what a record's file has.
+func (r *rig) raw(t *testing.T, pv string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(r.meta("volumes", pv+recordSuffix))
+	must(t, err)
+	return text
 }

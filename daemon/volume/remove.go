@@ -94,7 +94,7 @@ func (p *Pool) Trash(ctx context.Context, id mounts.Identity, pv string) error {
 		if err != nil || place == "" {
 			return err
 		}
-		if place == record.InPool || r.Retained || r.Unheld || r.Version < record.Version {
+		if place == record.InPool || r.Retained || r.Unheld {
 			if err := s.trash(r, place); err != nil {
 				return err
 			}
@@ -177,9 +177,7 @@ func (s *session) outgoing(pv, to string, other record.Place) (r record.Record, 
 // trash: a retained volume that is deleted after all is not retained any more; were that written
 // after the move, a crash in between would leave it in the trash for good.
 func (s *session) trash(r record.Record, place record.Place) error {
-	// What a record of version 1 has in the trash may go when it has no object: that version did
-	// not tell what it let go.
-	if r.Retained || r.Unheld || r.Version < record.Version {
+	if r.Retained || r.Unheld {
 		r.Retained, r.Unheld = false, false
 		if err := s.rewrite(r); err != nil {
 			return err

@@ -57,9 +57,6 @@ func (p *Pool) sweep(ctx context.Context, id mounts.Identity) (n int, err error)
 			}
 		}
 	}
-	if err := s.repairAll(ctx, files); err != nil {
-		return n, err
-	}
 	return n, s.sweepOrphanedFiles(files)
 }
 
