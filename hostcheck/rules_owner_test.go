@@ -2,8 +2,7 @@ package hostcheck
 
 import "testing"
 
-// A pool that other nodes have, too, has no node of its own; a marker of an earlier version says
-// nothing; and where the cluster is not known there is nothing to compare.
+// A pool that other nodes have, too, has no node of its own; a new marker says nothing; and where the cluster is not known there is nothing to compare.
 func TestWhoseMarker(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(e *Expect, f *Facts)
@@ -11,7 +10,7 @@ func TestWhoseMarker(t *testing.T) {
 	}{
 		"this node's":                          {func(*Expect, *Facts) {}, ""},
 		"another node's, shared":               {func(e *Expect, f *Facts) { e.Node, f.Marker.Marker.Node = "", "b" }, ""},
-		"of an earlier version":                {func(_ *Expect, f *Facts) { f.Marker.Marker.Node, f.Marker.Marker.Cluster = "", "" }, ""},
+		"new":                                  {func(_ *Expect, f *Facts) { f.Marker.Marker.Node, f.Marker.Marker.Cluster = "", "" }, ""},
 		"another node's":                       {func(_ *Expect, f *Facts) { f.Marker.Marker.Node = "b" }, ReasonOtherNode},
 		"a former name is not this name":       {func(_ *Expect, f *Facts) { f.Marker.Marker.Node, f.Marker.Marker.FormerNodes = "b", "node-a" }, ReasonOtherNode},
 		"another cluster's":                    {func(_ *Expect, f *Facts) { f.Marker.Marker.Cluster = "c" }, ReasonOtherCluster},

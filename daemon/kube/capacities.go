@@ -34,8 +34,8 @@ const (
 	driverStrict = "hostpath-provisioner/every-node-publishes"
 	// capacityClosed has the reason why a node's pool takes no volumes.
 	capacityClosed = "hostpath-provisioner/closed"
-	// driverPartOf labels the CSIDriver of our manifests, and driverManaged those of earlier
-	// versions: Helm writes its own name over that.
+	// driverPartOf labels the CSIDriver of our manifests. driverManaged is an administrator's label
+	// for the CSIDriver of another program (docs/csi.md): by it nothing is deleted.
 	driverPartOf  = "app.kubernetes.io/part-of"
 	driverManaged = "app.kubernetes.io/managed-by"
 )
@@ -43,8 +43,8 @@ const (
 // pageOfCapacities is how many objects are read at once.
 const pageOfCapacities = 500
 
-// publishing is for all requests of this file. The manifests of earlier versions did not grant
-// them: package storagecapacity reports that, and it is no reason for an alert.
+// publishing is for all requests of this file. Where the manifests that are in force do not grant
+// them, package storagecapacity reports that, and it is no reason for an alert.
 func publishing(ctx context.Context) context.Context {
 	return context.WithValue(ctx, uncounted{}, true)
 }

@@ -63,7 +63,7 @@ func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, err
 
 // ClusterID returns the UID of the namespace kube-system. Every cluster has it from its first start
 // on, and a restore of etcd keeps it. It returns "" without an error if the kubeconfig may not read
-// that namespace: the manifests of earlier versions did not grant it.
+// that namespace: a kubeconfig of rights of one's own may lack it.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
 	const system = metav1.NamespaceSystem
 	namespace, err := read[corev1.Namespace](ctx, c.core.Get().Resource("namespaces"), system, "namespace "+system)

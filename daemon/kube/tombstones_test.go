@@ -234,7 +234,7 @@ func TestRunTombstoneGC(t *testing.T) {
 	<-ended
 }
 
-// writeUngrouped writes a tombstone as version 0.1.0 did.
+// writeUngrouped writes a tombstone without the label of a group.
 func writeUngrouped(t *testing.T, pv string) {
 	t.Helper()
 	_, err := plane.Client().CoordinationV1().Leases(DefaultNamespace).Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{

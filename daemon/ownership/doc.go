@@ -2,8 +2,8 @@
 // name, or with the kubeconfig of another cluster, would take the volumes of its own pool for
 // volumes without an object, and remove them.
 //
-// The pool's marker names its node and its cluster, and hostcheck compares both. A marker that an
-// earlier version wrote names none: then the pool's records (Census) and the API server decide, and
+// The pool's marker names its node and its cluster, and hostcheck compares both. A marker
+// that is new names none: then the pool's records (Census) and the API server decide, and
 // the marker is completed. The records are counted again at each comparison with the API server, so
 // that records of another node, or of another scope, close a pool that was open. Cluster is which
 // cluster the API server serves; Pool is one pool's census and marker. The decision is the list of

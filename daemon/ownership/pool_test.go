@@ -122,7 +122,7 @@ func TestCheck(t *testing.T) {
 		"a new pool":                                 {reads: 1, after: complete},
 		"a new pool of scope shared":                 {scope: plan.ScopeShared, reads: 1, after: shared},
 		"a shared pool of this cluster":              {scope: plan.ScopeShared, marker: shared},
-		"a shared pool of an earlier version":        {scope: plan.ScopeShared, marker: hostcheck.Marker{Cluster: "c"}, reads: 1, after: shared},
+		"a shared pool whose marker has no scope":    {scope: plan.ScopeShared, marker: hostcheck.Marker{Cluster: "c"}, reads: 1, after: shared},
 		"this node's pool, that is shared by now":    {scope: plan.ScopeShared, marker: complete, reads: 1, after: shared},
 		"another node's pool, and scope shared":      {scope: plan.ScopeShared, marker: hostcheck.Marker{Node: "node-b", Cluster: "c"}, reads: 1, reasons: plan.ReasonOtherNode},
 		"another node's, shared since long":          {scope: plan.ScopeShared, marker: hostcheck.Marker{Node: "node-b", Cluster: "c"}, disk: storage{records: []record.Record{common}}, reads: 1, after: shared},

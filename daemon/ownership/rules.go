@@ -26,7 +26,7 @@ type Facts struct {
 	Holder        string // the host that works under the node's name, "" for this one
 	BoundNode     string // that the daemon's token is bound to, "" for none
 	Cluster       string // "" where this daemon may not know it
-	MarkedCluster string // "" in a marker of an earlier version
+	MarkedCluster string // "" in a new marker
 	MarkedNode    string // whose alone the pool is
 	MarkedScope   string // hostcheck.ScopeShared where nodes share the pool
 	Census        Census
@@ -161,8 +161,8 @@ func recordsOfOtherNodes(f Facts) (hostcheck.Finding, bool) {
 		f.Pool.Path, list(others), f.Node), len(others) > 0
 }
 
-// recordsOfOtherCluster applies once, to a pool whose marker names no cluster: the daemon of an
-// earlier version wrote it.
+// recordsOfOtherCluster applies once, to a pool whose marker names no cluster: it was made anew, in
+// a pool that had volumes.
 func recordsOfOtherCluster(f Facts) (hostcheck.Finding, bool) {
 	known := f.MarkedCluster == "" && f.Cluster != ""
 	return finding(plan.ReasonOtherCluster, "%s has records of volumes, and the cluster with the UID %s has neither object nor claim of any of them",

@@ -156,8 +156,8 @@ func (k *Keeper) turn(ctx context.Context) (time.Duration, error) {
 	return Renewal - rand.N(Renewal/6), nil
 }
 
-// failed returns when to try again after an error. A right that is missing, or a policy of an
-// earlier version, keeps no daemon from its work: then two hosts with one name are not told apart.
+// failed returns when to try again after an error. A right that is missing, or a policy that
+// refuses, keeps no daemon from its work: then two hosts with one name are not told apart.
 func (k *Keeper) failed(err error) (time.Duration, error) {
 	k.held = nil
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {

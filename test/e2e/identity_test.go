@@ -95,8 +95,8 @@ func (h *host) emptyAndFull() []string {
 }
 
 // A daemon under another node's name does nothing to the volumes of its pool, says why it does not,
-// and goes on when the name is right again: with a marker that names the node, and with one of an
-// earlier version, where the records do.
+// and goes on when the name is right again: with a marker that names the node, and with one that
+// does not, where the records do.
 func TestOtherNodeName(t *testing.T) {
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestSharedForgotten(t *testing.T) {
 }
 
 // A cluster that is not the pool's: nothing is done, by the marker, and by what the cluster does
-// not know where the marker is of an earlier version; until the operator says that it is meant.
+// not know where the marker names none; until the operator says that it is meant.
 func TestOtherCluster(t *testing.T) {
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +304,7 @@ func (h *host) strange(volumes []string) {
 	}
 }
 
-// A pool of an earlier version, with volumes that the cluster knows, learns whose it is without a
+// A pool whose marker names no owner, with volumes that the cluster knows, learns whose it is without a
 // word; one whose daemon may not know the cluster works as before, and says so once.
 func TestOwnerIsLearnt(t *testing.T) {
 	w := newEnvironment(t)

@@ -301,7 +301,7 @@ func TestUnpublishRemovesNothingElse(t *testing.T) {
 	k.want(k.publish(k.at(inPod+"/file"), Options{}), unix.ENOTDIR)
 }
 
-// Nothing is mounted over files. Where that is so, by an earlier version, it is unmounted, and
+// Nothing is mounted over files. Where that is so, it is unmounted, and
 // the files stay.
 func TestContent(t *testing.T) {
 	k := newKubelet(t)
