@@ -9,8 +9,6 @@ export CGO_ENABLED = 0
 GO      := go
 GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
-# Without grpc's tracing, of which nothing is used (TestNoTrace in daemon). packaging/build.sh has it, too.
-TAGS    := grpcnotrace
 
 .DEFAULT_GOAL := build
 .PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots
@@ -24,7 +22,7 @@ $(BUILD)/hostpath-provisioner:
 ifndef BUILT
 	@mkdir -p $(BUILD)
 	@echo "building the daemon"
-	@$(GO) build $(GOFLAGS) -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/hostpath-provisioner
+	@$(GO) build $(GOFLAGS) -ldflags '$(LDFLAGS)' -o $@ ./cmd/hostpath-provisioner
 endif
 
 help: ## this list
@@ -105,7 +103,7 @@ race-packages:
 
 $(BUILD)/race: # the daemon
 	@sh test/deps.sh gcc
-	@$(RACED) build $(GOFLAGS) -race -tags '$(TAGS)' -o $@ ./cmd/hostpath-provisioner
+	@$(RACED) build $(GOFLAGS) -race -o $@ ./cmd/hostpath-provisioner
 
 race-e2e: build $(BUILD)/race $(BUILD)/controlplane $(BUILD)/kubectl
 	@$(TRACED) $(GO) test $(GOFLAGS) -count=1 -timeout 60m -parallel 6 -skip '$(UNTRACED)' ./test/e2e ./test/everynode

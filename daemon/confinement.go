@@ -17,7 +17,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
@@ -72,7 +71,7 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 	slices.Sort(r.Work)
 	r.Work = slices.Compact(r.Work)
 	files, plugin := kube.Files(cfg.Kubeconfig)
-	for _, file := range append(files, webconfig.Files(cfg.MetricsWebConfig)...) {
+	for _, file := range append(files, cfg.WebFiles()...) {
 		r.Read = append(r.Read, around(file)...)
 	}
 	if plugin != "" { // it and what it runs are programs that nothing is known of
@@ -233,7 +232,7 @@ func (d *daemon) replaced() {
 	}
 	needed := slices.Concat([]string{d.RuntimeDir, state.PoolLocks}, resolver)
 	if g := d.now.get(); g != nil {
-		needed = append(needed, webconfig.Files(g.cfg.MetricsWebConfig)...)
+		needed = append(needed, g.cfg.WebFiles()...)
 	}
 	if file := d.confined.Replaced(needed...); file != "" && d.warned.CompareAndSwap(false, true) {
 		d.startAgain(&RestartError{file + " was replaced, and Landlock allows the old one"})

@@ -23,7 +23,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
@@ -103,9 +102,8 @@ type daemon struct {
 	Options
 	systemd systemd.Notifier
 	metrics *metrics.Metrics
-	web     *webconfig.File // of the metrics, nil for none
-	changed chan struct{}   // something that the status tells has changed
-	moved   chan struct{}   // the kubeconfig names another API server
+	changed chan struct{} // something that the status tells has changed
+	moved   chan struct{} // the kubeconfig names another API server
 	now     current
 	keeping sync.Mutex // one tells the status at a time
 	// store is kept across reloads: an operation that hangs in the kernel ends some day, and must
@@ -243,37 +241,15 @@ func (d *daemon) serveMetrics(ctx context.Context, cfg config.Config) (stop func
 		d.Log.Error("metrics are not served: " + err.Error())
 		return func() {}
 	}
-	ended, web := make(chan struct{}), d.webConfig(cfg.MetricsWebConfig)
+	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(ended)
-		if err := d.metrics.Serve(ctx, listener, web, d.healthy, d.usable, hostNames(cfg)...); err != nil {
-			d.Log.Error("metrics are not served any more: " + err.Error())
+		if err := d.metrics.Serve(ctx, listener, cfg.MetricsWebConfig, d.healthy, d.usable, hostNames(cfg)...); err != nil {
+			d.Log.Error("metrics are not served: " + err.Error())
 		}
 	}()
 	return func() { cancel(); <-ended }
-}
-
-// webConfig is the web configuration file in use. One that was valid stays in force over a reload.
-func (d *daemon) webConfig(path string) *webconfig.File {
-	switch {
-	case path == "":
-		d.web = nil
-	case d.web == nil || d.web.Path() != path:
-		d.web = webconfig.Open(path, d.toldOfWeb)
-	}
-	return d.web
-}
-
-func (d *daemon) toldOfWeb(err error, inForce bool) {
-	switch {
-	case err != nil && inForce:
-		d.Log.Error("the metrics are served by an earlier web configuration: " + err.Error())
-	case err != nil:
-		d.Log.Error("metrics are not served: " + err.Error())
-	default:
-		d.Log.Info("the web configuration of the metrics was read")
-	}
 }
 
 // hostNames are the names of this host, in lower case, as far as they are known here.

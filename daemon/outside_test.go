@@ -47,9 +47,8 @@ var outside = []dependency{
 	{"google.golang.org/grpc", "its transport", []string{"daemon/csi"}},
 	{"google.golang.org/protobuf/types/known/wrapperspb", "a field of its messages", []string{"daemon/csi"}},
 	{"k8s.io/kubelet/pkg/apis/pluginregistration/v1", "kubelet's registration of plugins", []string{"daemon/csi"}},
-	{"golang.org/x/crypto/bcrypt", "passwords of the metrics' users", []string{"daemon/webconfig"}},
-	{"golang.org/x/time/rate", "how many requests they are served", []string{"daemon/webconfig"}},
-	{"go.yaml.in/yaml/v2", "the web configuration, by the parser of exporter-toolkit", []string{"daemon/webconfig"}},
+	{"github.com/prometheus/exporter-toolkit/web", "who may read the metrics", []string{"daemon/config", "daemon/metrics"}},
+	{"go.yaml.in/yaml/v2", "the files that it reads, by its parser", []string{"daemon/config"}},
 	{"sigs.k8s.io/yaml", "the packages' own description", []string{"packaging/install"}},
 }
 
@@ -96,27 +95,6 @@ func TestNoClientset(t *testing.T) {
 	}
 	for _, name := range linked {
 		if strings.HasPrefix(name, "k8s.io/client-go/kubernetes") || strings.HasPrefix(name, "k8s.io/client-go/discovery") {
-			t.Errorf("%s is linked", name)
-		}
-	}
-}
-
-// TestNoTrace: grpc's tracing links html/template and HTTP handlers by golang.org/x/net/trace, 0.4
-// MB of which nothing is used. The Makefile and packaging/build.sh build with the tag that leaves
-// it out.
-func TestNoTrace(t *testing.T) {
-	for _, file := range []string{"../Makefile", "../packaging/build.sh"} {
-		text, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(string(text), "grpcnotrace") {
-			t.Errorf("%s builds without the tag, %v", file, err)
-		}
-	}
-	out, err := exec.Command("go", "list", "-deps", "-tags", "grpcnotrace", "../cmd/hostpath-provisioner").Output()
-	if err != nil || !strings.Contains(string(out), "google.golang.org/grpc\n") {
-		t.Fatalf("%v: grpc is not linked", err)
-	}
-	for _, name := range []string{"golang.org/x/net/trace", "html/template"} {
-		if strings.Contains(string(out), name+"\n") {
 			t.Errorf("%s is linked", name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/exporter-toolkit/web"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -17,7 +18,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/certs"
 )
@@ -63,7 +63,7 @@ func TestWebConfigurations(t *testing.T) {
 		certs.Replace(t, filepath.Join(dir, "metrics.key"), key)
 		certs.Replace(t, filepath.Join(dir, "prometheus-ca.crt"), authority.PEM())
 		write(t, filepath.Join(dir, "web.yml"), b.text)
-		if err := webconfig.Check(filepath.Join(dir, "web.yml")); err != nil {
+		if err := web.Validate(filepath.Join(dir, "web.yml")); err != nil {
 			t.Errorf("%s: %v", b.in, err)
 		}
 	}

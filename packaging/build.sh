@@ -28,7 +28,7 @@ else
 fi
 
 program() { # ARCH FILE
-	GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o "$2" ./cmd/hostpath-provisioner
+	GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o "$2" ./cmd/hostpath-provisioner
 }
 
 # What is the same for all architectures comes from a binary that runs here.

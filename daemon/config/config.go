@@ -75,8 +75,7 @@ type Config struct {
 	Kubeconfig  string   // absolute path; whether it is there is found out at run time
 	Namespace   string   // of the daemon's own objects, its Leases
 	Metrics     string   // host:port to listen on, "" for none
-	// MetricsWebConfig is the web configuration file of the metrics (package webconfig), "" for
-	// none.
+	// MetricsWebConfig is the web configuration file of the metrics, "" for none.
 	MetricsWebConfig string
 	// WebError is why that file cannot be used, nil if it can or there is none. Without it
 	// everything but the metrics works.

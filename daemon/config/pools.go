@@ -2,8 +2,6 @@ package config
 
 import (
 	"slices"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 )
 
 // finishPool fills in what follows from other keys and checks the pool as a whole.
@@ -82,25 +80,5 @@ func (l *loader) checkDefaults() {
 		if p.Default {
 			l.refuse(l.where(l.pools[p.Name], "default"), "pool %q is the default already", l.config.Pools[first].Name)
 		}
-	}
-}
-
-// checkMetrics warns where others can read the metrics, which name namespaces' claims, or the
-// secrets of their server.
-func (l *loader) checkMetrics() {
-	const key = "metrics_web_config"
-	file := l.config.MetricsWebConfig
-	if risk := webconfig.Risk(l.config.Metrics, file); risk != "" {
-		l.warn(l.whole("metrics"), "%s", risk)
-	}
-	if file == "" {
-		return
-	}
-	for _, exposed := range webconfig.Exposed(file) {
-		l.warn(l.whole(key), "%s", exposed)
-	}
-	if err := webconfig.Check(file); err != nil {
-		at := l.whole(key)
-		l.config.WebError = Errors{{File: at.file, Line: at.line, Key: key, Text: err.Error()}}
 	}
 }

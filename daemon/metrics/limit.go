@@ -3,9 +3,8 @@ package metrics
 import (
 	"container/list"
 	"net"
+	"net/netip"
 	"sync"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
 )
 
 // maxConnections is the limit of open connections. A scraper has one or two.
@@ -40,7 +39,7 @@ func (l *limited) add(c net.Conn) (added, oldest *connection) {
 	if l.open.Len() >= maxConnections {
 		oldest = l.open.Remove(l.most()).(*connection)
 	}
-	added = &connection{Conn: c, of: l, host: webconfig.Origin(c.RemoteAddr().String())}
+	added = &connection{Conn: c, of: l, host: origin(c.RemoteAddr().String())}
 	added.place = l.open.PushBack(added)
 	return added, oldest
 }
@@ -72,4 +71,19 @@ func (c *connection) Close() error {
 	c.of.open.Remove(c.place) // does nothing if it was removed before
 	c.of.mu.Unlock()
 	return c.Conn.Close()
+}
+
+// origin is the host of an address of a connection. Of IPv6 it is the network of 64 bits, all of
+// which one host may have.
+func origin(address string) string {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return address
+	}
+	ip := at.Addr().Unmap()
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.WithZone("").Prefix(64) // of IPv6 there is one
+	return network.String()
 }

@@ -100,7 +100,7 @@ func TestServe(t *testing.T) {
 	var failure error
 	ended := make(chan error, 1)
 	go func() {
-		ended <- m.Serve(ctx, l, nil, func() error { return failure }, func() error { return errors.New("no API") })
+		ended <- m.Serve(ctx, l, "", func() error { return failure }, func() error { return errors.New("no API") })
 	}()
 	get := func(path string) (int, string) {
 		t.Helper()
@@ -145,7 +145,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	asked, refused := make(chan struct{}), make(chan struct{})
 	ended, responded := make(chan error, 1), make(chan error, 1)
 	go func() {
-		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms}).Serve(ctx, l, nil, func() error { close(asked); <-refused; return nil }, nil)
+		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms}).Serve(ctx, l, "", func() error { close(asked); <-refused; return nil }, nil)
 	}()
 	go func() {
 		r, err := http.Get("http://" + l.Addr().String() + "/healthz")

@@ -1,9 +1,14 @@
 package metrics
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -12,8 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/webconfig"
+	"github.com/prometheus/exporter-toolkit/web"
 )
 
 // grace is how long requests that are in flight may take when the server ends, so that a reload
@@ -23,14 +27,16 @@ const grace = time.Second
 // Serve serves /metrics, /healthz and /readyz on the listener until ctx ends, and then the requests
 // in flight. healthy returns an error that a restart may remove, usable an error that keeps claims
 // waiting. names are the names of this host that a request may have in Host, in addition to those
-// of the loopback. web says whom it serves and with which certificate; nil is everybody, in plain
-// text. The limits are small: there is one scraper.
-func (m *Metrics) Serve(ctx context.Context, l net.Listener, web *webconfig.File, healthy, usable func() error, names ...string) error {
+// of the loopback. file says whom it serves and with which certificate (web-configuration.md of
+// exporter-toolkit); "" is everybody, in plain text. The limits are small: there is one scraper.
+func (m *Metrics) Serve(
+	ctx context.Context, l net.Listener, file string, healthy, usable func() error, names ...string,
+) error {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /healthz", page(healthy))
 	mux.HandleFunc("GET /readyz", page(usable))
-	return serve(ctx, l, web, ownHost(names, mux))
+	return serve(ctx, l, file, ownHost(names, mux))
 }
 
 // Refuse responds to every request with an error. A daemon that cannot start calls it on a socket
@@ -42,7 +48,7 @@ func Refuse(ctx context.Context, l net.Listener, why error) error {
 	defer cancel()
 	quiet := time.AfterFunc(quietFor, cancel)
 	var asked sync.Once
-	return serve(ctx, l, nil, ownHost(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serve(ctx, l, "", ownHost(nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Do(func() { quiet.Reset(refuseFor) })
 		text := why.Error()
 		if !local(r) { // whom the configuration lets read that is not known
@@ -59,8 +65,16 @@ const (
 	refuseFor = 10 * time.Second
 )
 
-func serve(ctx context.Context, l net.Listener, web *webconfig.File, handler http.Handler) error {
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+func serve(ctx context.Context, l net.Listener, file string, handler http.Handler) error {
+	defer l.Close() // also of a file that cannot be used, with which nothing is served
+	server := &http.Server{
+		Handler: handler, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(noHandshakes{log.Writer()}, "", 0),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		// No HTTP/2: each of its connections has many requests, and connections are what is bounded.
+		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
+	}
+	// A certificate is looked at for each connection: what is replaced counts for the next request.
+	server.SetKeepAlivesEnabled(file == "")
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
@@ -70,11 +84,8 @@ func serve(ctx context.Context, l net.Listener, web *webconfig.File, handler htt
 			server.Close()
 		}
 	})
-	l = &limited{Listener: l}
-	if web != nil {
-		l = web.Apply(server, l)
-	}
-	err := server.Serve(l) // returns when Shutdown begins
+	// It returns when Shutdown begins. It would log each request while the file has a mistake.
+	err := web.Serve(&limited{Listener: l}, server, &web.FlagConfig{WebConfigFile: &file}, slog.New(slog.DiscardHandler))
 	if !stop() {
 		<-ended
 	}
@@ -82,6 +93,18 @@ func serve(ctx context.Context, l net.Listener, web *webconfig.File, handler htt
 		return nil
 	}
 	return err
+}
+
+// noHandshakes leaves out what net/http logs of each failed handshake: otherwise each scan of the
+// port would fill the log.
+type noHandshakes struct{ io.Writer }
+
+// Write is part of io.Writer.
+func (w noHandshakes) Write(line []byte) (int, error) {
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
+		return len(line), nil
+	}
+	return w.Writer.Write(line)
 }
 
 // page returns a handler that responds with "ok", or with 503 and the error.

@@ -31,7 +31,7 @@ func served(t *testing.T, serve func(context.Context, net.Listener) error) (addr
 }
 
 func whole(ctx context.Context, l net.Listener) error {
-	return New("v1", Sources{}).Serve(ctx, l, nil, func() error { return nil }, func() error { return nil }, "node-a.example")
+	return New("v1", Sources{}).Serve(ctx, l, "", func() error { return nil }, func() error { return nil }, "node-a.example")
 }
 
 // Requests that are begun and never finished do not add up, and a scrape gets its response beside

@@ -2,7 +2,6 @@ package charts
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"regexp"

@@ -93,8 +93,8 @@ func (o *web) wantScrape(when string, c *http.Client, scheme, sent, status, name
 }
 
 // Prometheus on another host scrapes over TLS, with a password or a certificate, and others do not.
-// What is replaced counts at once, under a daemon that is confined; a mistake is refused, and
-// leaves what was.
+// What is replaced counts at once, under a daemon that is confined; a mistake is refused, and keeps
+// all out until it is mended.
 func TestMetricsForAnotherHost(t *testing.T) {
 	const encrypted = "tls_server_config:\n  cert_file: server.crt\n  key_file: server.key\n"
 	const user = "basic_auth_users:\n  prometheus: HASH\n"
@@ -115,13 +115,14 @@ func TestMetricsForAnotherHost(t *testing.T) {
 	o.wantScrape("none", o.client, "https", password, refused, "")
 
 	o.write(encrypted + "  client_auth: RequireAndVerifyClientCert\n")
-	mistake := "metrics_web_config: " + o.file + `: line 4: unknown key "client_auth"`
+	mistake := "metrics_web_config: " + o.file + ": yaml: unmarshal errors: line 4: field client_auth not found in type web.TLSConfig"
 	out, code := o.Call("check", "--config-only")
 	if code != 2 || !strings.Contains(out, "config.toml:1: "+mistake+"\n") {
 		t.Errorf("check: exit code %d\n%s", code, out)
 	}
 	o.w.Must(o.Signal(syscall.SIGHUP))
 	o.w.Eventually("the reload is refused", func() bool { return strings.Contains(o.Log(), "was not reloaded") })
-	o.wantScrape("after a mistake", o.known, "https", "", "200", "node-b")
-	o.wantScrape("after a mistake, without a certificate", o.client, "https", "", refused, "")
+	o.wantScrape("after a mistake", o.known, "https", "", refused, "")
+	o.write(encrypted + user)
+	o.wantScrape("without the mistake", o.client, "https", password, "200", "node-b")
 }
