@@ -154,23 +154,17 @@ func (c *Client) CheckPatch(ctx context.Context, pv *corev1.PersistentVolume,
 
 func (c *Client) markVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch,
 	dryRun ...string) (*corev1.PersistentVolume, error) {
-	change := map[string]any{"metadata": map[string]any{
-		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,
+	change := map[string]any{"metadata": asGiven(pv, map[string]any{
 		"labels": m.Labels, "annotations": m.Annotations, "finalizers": m.Finalizers,
-	}}
+	})}
 	if m.Reclaim != "" {
 		change["spec"] = map[string]any{"persistentVolumeReclaimPolicy": m.Reclaim}
 	}
-	patch, err := json.Marshal(change)
-	if err != nil {
-		return nil, err
-	}
-	now, request := &corev1.PersistentVolume{},
-		c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name)
+	request := c.volumePatch(types.MergePatchType)
 	for _, all := range dryRun {
 		request = request.Param("dryRun", all)
 	}
-	err = receiveObject(ctx, request.Body(patch).Timeout(callTimeout), now, pv.Name, pv.UID)
+	now, err := patch[corev1.PersistentVolume](ctx, request, pv.Name, pv.UID, change)
 	if err != nil {
 		return nil, fmt.Errorf("mark volume %s: %w", pv.Name, err)
 	}

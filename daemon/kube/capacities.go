@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -156,16 +155,11 @@ func (c Publishing) UpdateCapacity(
 	if o.Closed != "" {
 		annotations[capacityClosed] = &o.Closed
 	}
-	patch, err := json.Marshal(map[string]any{
+	request := c.storage.Patch(types.MergePatchType).Namespace(c.options.Namespace).
+		Resource("csistoragecapacities")
+	_, err = patch[storagev1.CSIStorageCapacity](publishing(ctx), request, o.Name, "", map[string]any{
 		"metadata": map[string]any{"annotations": annotations}, "capacity": capacity, "maximumVolumeSize": size,
 	})
-	if err != nil {
-		return false, err
-	}
-	request := c.storage.Patch(types.MergePatchType).Namespace(c.options.Namespace).
-		Resource("csistoragecapacities").
-		Name(o.Name).Body(patch).Timeout(callTimeout)
-	err = receiveObject(publishing(ctx), request, &storagev1.CSIStorageCapacity{}, o.Name, "")
 	switch {
 	case absent(err, o.Name):
 		return false, nil
@@ -204,20 +198,14 @@ func (c Publishing) Driver(ctx context.Context) (*storagecapacity.Driver, error)
 
 // SetDriver is part of storagecapacity.API.
 func (c Publishing) SetDriver(ctx context.Context, d storagecapacity.Driver) (won bool, err error) {
-	patch, err := json.Marshal(map[string]any{
+	request := c.storage.Patch(types.MergePatchType).Resource("csidrivers")
+	_, err = patch[storagev1.CSIDriver](publishing(ctx), request, c.driver, types.UID(d.UID), map[string]any{
 		"metadata": map[string]any{
 			"uid": d.UID, "resourceVersion": d.Version,
 			"annotations": map[string]string{driverReviewed: d.Reviewed.UTC().Format(time.RFC3339Nano), driverPublishing: strconv.Itoa(d.Publishing)},
 		},
 		"spec": map[string]any{"storageCapacity": d.Enabled},
 	})
-	if err != nil {
-		return false, err
-	}
-	request := c.storage.Patch(types.MergePatchType).Resource("csidrivers").
-		Name(c.driver).Body(patch).Timeout(callTimeout)
-	driver := &storagev1.CSIDriver{}
-	err = receiveObject(publishing(ctx), request, driver, c.driver, types.UID(d.UID))
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return false, nil

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -156,13 +155,8 @@ func (c *Client) labelsClaims(ctx context.Context, of []*corev1.PersistentVolume
 }
 
 func (c *Client) labelClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, value string, dryRun ...string) (*corev1.PersistentVolumeClaim, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": claim.UID, "labels": map[string]string{claimindex.Label: value}}})
-	if err != nil {
-		return nil, err
-	}
-	now := &corev1.PersistentVolumeClaim{}
-	request := c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).
-		Resource("persistentvolumeclaims").Name(claim.Name).
-		VersionedParams(&metav1.PatchOptions{DryRun: dryRun}, c.params).Body(patch).Timeout(callTimeout)
-	return now, receiveObject(ctx, request, now, claim.Name, claim.UID)
+	request := c.claimPatch(types.MergePatchType, claim.Namespace).
+		VersionedParams(&metav1.PatchOptions{DryRun: dryRun}, c.params)
+	return patch[corev1.PersistentVolumeClaim](ctx, request, claim.Name, claim.UID,
+		labelChange(claim.UID, claimindex.Label, value))
 }

@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -284,13 +283,11 @@ func (c *Client) writeEvent(ctx context.Context, n event) (count int32, err erro
 }
 
 func (c *Client) patchEvent(ctx context.Context, n event, count int32) error {
-	patch, err := json.Marshal(map[string]any{"count": count, "lastTimestamp": n.last.UTC().Format(time.RFC3339), "message": n.message})
-	if err != nil {
-		return err
-	}
-	return receiveObject(ctx, c.core.Patch(types.MergePatchType).Namespace(n.namespace).
-		Resource("events").Name(n.name).
-		Body(patch).Timeout(callTimeout), &corev1.Event{}, n.name, "")
+	request := c.core.Patch(types.MergePatchType).Namespace(n.namespace).Resource("events")
+	_, err := patch[corev1.Event](ctx, request, n.name, "", map[string]any{
+		"count": count, "lastTimestamp": n.last.UTC().Format(time.RFC3339), "message": n.message,
+	})
+	return err
 }
 
 func (c *Client) getEvent(ctx context.Context, namespace, name string) (*corev1.Event, error) {

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,25 +14,19 @@ import (
 // PatchClaimStatus changes the status of a claim that still is as given: a concurrent change is not
 // overwritten, and is an error (a conflict). It returns the changed claim.
 func (c *Client) PatchClaimStatus(ctx context.Context, claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error) {
-	patch, err := statusPatch(claim, s)
+	request := c.claimPatch(types.StrategicMergePatchType, claim.Namespace).SubResource("status")
+	now, err := patch[corev1.PersistentVolumeClaim](ctx, request, claim.Name, claim.UID, statusChange(claim, s))
 	if err != nil {
-		return nil, err
-	}
-	now := &corev1.PersistentVolumeClaim{}
-	request := c.core.Patch(types.StrategicMergePatchType).Namespace(claim.Namespace).
-		Resource("persistentvolumeclaims").
-		Name(claim.Name).SubResource("status").Body(patch).Timeout(callTimeout)
-	if err := receiveObject(ctx, request, now, claim.Name, claim.UID); err != nil {
 		return nil, fmt.Errorf("write the status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return now, nil
 }
 
-// statusPatch names conditions by their type (patchMergeKey), so that those of other controllers
+// statusChange names conditions by their type (patchMergeKey), so that those of other controllers
 // stay. The server takes annotations with a status (pkg/registry/core/persistentvolumeclaim,
 // persistentvolumeclaimStatusStrategy).
-func statusPatch(claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) ([]byte, error) {
-	meta := map[string]any{"uid": claim.UID, "resourceVersion": claim.ResourceVersion}
+func statusChange(claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) map[string]any {
+	meta := asGiven(claim, nil)
 	if s.Resizer != "" {
 		meta["annotations"] = map[string]string{plan.StorageResizer: s.Resizer}
 	}
@@ -54,7 +47,7 @@ func statusPatch(claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) ([]byt
 	if s.Capacity != nil {
 		status["capacity"] = storageIs(s.Capacity)
 	}
-	return json.Marshal(map[string]any{"metadata": meta, "status": status})
+	return map[string]any{"metadata": meta, "status": status}
 }
 
 func storageIs(value any) map[corev1.ResourceName]any {
@@ -64,14 +57,9 @@ func storageIs(value any) map[corev1.ResourceName]any {
 // SetCapacity writes the size of a volume object that still is as given. A concurrent change is an
 // error (a conflict).
 func (c *Client) SetCapacity(ctx context.Context, pv *corev1.PersistentVolume, size resource.Quantity) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pv.UID, "resourceVersion": pv.ResourceVersion},
-		"spec":     map[string]any{"capacity": storageIs(size)},
-	})
+	_, err := patch[corev1.PersistentVolume](ctx, c.volumePatch(types.MergePatchType), pv.Name, pv.UID,
+		map[string]any{"metadata": asGiven(pv, nil), "spec": map[string]any{"capacity": storageIs(size)}})
 	if err != nil {
-		return err
-	}
-	if _, err := c.patchVolume(ctx, pv, types.MergePatchType, patch); err != nil {
 		return fmt.Errorf("write the capacity of volume %s: %w", pv.Name, err)
 	}
 	return nil

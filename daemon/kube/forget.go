@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -69,17 +68,12 @@ func (c *Client) EachCapacity(ctx context.Context, drivers []string, node string
 // returns it as it is then: a conflict otherwise.
 func (c *Client) MarkClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim,
 	key string, value *string, finalizers []string) (*corev1.PersistentVolumeClaim, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
-		"annotations": map[string]*string{key: value}, "finalizers": finalizers,
-	}})
+	request := c.claimPatch(types.MergePatchType, claim.Namespace)
+	now, err := patch[corev1.PersistentVolumeClaim](ctx, request, claim.Name, claim.UID, map[string]any{
+		"metadata": asGiven(claim, map[string]any{
+			"annotations": map[string]*string{key: value}, "finalizers": finalizers,
+		})})
 	if err != nil {
-		return nil, err
-	}
-	now := &corev1.PersistentVolumeClaim{}
-	request := c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).
-		Resource("persistentvolumeclaims").Name(claim.Name).Body(patch).Timeout(callTimeout)
-	if err := receiveObject(ctx, request, now, claim.Name, claim.UID); err != nil {
 		return nil, fmt.Errorf("mark claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return now, nil

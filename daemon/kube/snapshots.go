@@ -104,22 +104,12 @@ func (c *Client) ReleaseContent(ctx context.Context, of *snapshotapi.Content) (w
 }
 
 // patchContent sends a merge patch that the server refuses if the content is not as given any more.
-func (c *Client) patchContent(ctx context.Context, of *snapshotapi.Content, patch map[string]any, subresource ...string) (*snapshotapi.Content, error) {
-	metadata, _ := patch["metadata"].(map[string]any)
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["uid"], metadata["resourceVersion"] = of.UID, of.ResourceVersion
-	patch["metadata"] = metadata
-	text, err := json.Marshal(patch)
+func (c *Client) patchContent(ctx context.Context, of *snapshotapi.Content, change map[string]any, subresource ...string) (*snapshotapi.Content, error) {
+	metadata, _ := change["metadata"].(map[string]any)
+	change["metadata"] = asGiven(of, metadata)
+	request := c.snapshots.Patch(types.MergePatchType).Resource(contents).SubResource(subresource...)
+	now, err := patch[snapshotapi.Content](ctx, request, of.Name, of.UID, change)
 	if err != nil {
-		return nil, err
-	}
-	now := &snapshotapi.Content{}
-	request := c.snapshots.Patch(types.MergePatchType).Resource(contents).
-		Name(of.Name).SubResource(subresource...).
-		Body(text).Timeout(callTimeout)
-	if err := receiveObject(ctx, request, now, of.Name, of.UID); err != nil {
 		return nil, fmt.Errorf("write VolumeSnapshotContent %s: %w", of.Name, err)
 	}
 	return now, nil

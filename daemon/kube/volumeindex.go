@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -63,14 +62,10 @@ func (c *Client) EachMissed(ctx context.Context, visit func(*corev1.PersistentVo
 // exist any more.
 func (c *Client) TryVolumeIndex(ctx context.Context, pv *corev1.PersistentVolume) (labels bool, err error) {
 	const forged = "Forged"
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pv.UID, "labels": map[string]string{claimindex.VolumeLabel: forged}}})
-	if err != nil {
-		return false, err
-	}
-	now := &corev1.PersistentVolume{}
-	request := c.core.Patch(types.MergePatchType).Resource("persistentvolumes").Name(pv.Name).
-		VersionedParams(&metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, c.params).Body(patch).Timeout(callTimeout)
-	err = receiveObject(ctx, request, now, pv.Name, pv.UID)
+	request := c.volumePatch(types.MergePatchType).
+		VersionedParams(&metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, c.params)
+	now, err := patch[corev1.PersistentVolume](ctx, request, pv.Name, pv.UID,
+		labelChange(pv.UID, claimindex.VolumeLabel, forged))
 	switch {
 	case gone(err), apierrors.IsInvalid(err): // another one of its name has another UID
 		return false, nil

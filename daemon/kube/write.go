@@ -94,7 +94,8 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 		if at < 0 {
 			return pv, nil
 		}
-		now, err := c.patchVolume(ctx, decided, types.JSONPatchType, withoutFinalizer(decided, at))
+		now, err := patch[corev1.PersistentVolume](ctx, c.volumePatch(types.JSONPatchType),
+			pv.Name, decided.UID, json.RawMessage(withoutFinalizer(decided, at)))
 		switch {
 		case err == nil:
 			return now, nil
@@ -128,14 +129,10 @@ func (c *Client) HoldVolume(
 	if slices.Contains(pv.Finalizers, plan.Finalizer) {
 		return pv, nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pv.UID, "resourceVersion": pv.ResourceVersion,
-		"finalizers": append(slices.Clone(pv.Finalizers), plan.Finalizer),
-	}})
-	if err != nil {
-		return nil, err
-	}
-	now, err := c.patchVolume(ctx, pv, types.MergePatchType, patch)
+	now, err := patch[corev1.PersistentVolume](ctx, c.volumePatch(types.MergePatchType), pv.Name, pv.UID,
+		map[string]any{"metadata": asGiven(pv, map[string]any{
+			"finalizers": append(slices.Clone(pv.Finalizers), plan.Finalizer),
+		})})
 	switch {
 	case err == nil:
 		return now, nil
@@ -159,13 +156,6 @@ func unchanged(pv, decided *corev1.PersistentVolume) error {
 		return apierrors.NewConflict(resource, pv.Name, fmt.Errorf("it is %s now", phase))
 	}
 	return nil
-}
-
-func (c *Client) patchVolume(ctx context.Context, pv *corev1.PersistentVolume, kind types.PatchType, patch []byte) (*corev1.PersistentVolume, error) {
-	now := &corev1.PersistentVolume{}
-	request := c.core.Patch(kind).Resource("persistentvolumes").Name(pv.Name).
-		Body(patch).Timeout(callTimeout)
-	return now, receiveObject(ctx, request, now, pv.Name, pv.UID)
 }
 
 func claimUID(pv *corev1.PersistentVolume) types.UID {
@@ -196,14 +186,15 @@ func withoutFinalizer(decided *corev1.PersistentVolume, at int) []byte {
 // SetSelectedNode writes the node's name on a claim; "" removes it. It does so only if the claim is
 // unchanged: won is false, without an error, if the claim was changed or deleted meanwhile.
 func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (won bool, err error) {
-	patch, err := selectedNodePatch(claim, node)
-	if err != nil {
-		return false, err
+	value := &node
+	if node == "" {
+		value = nil
 	}
-	request := c.core.Patch(types.MergePatchType).Namespace(claim.Namespace).
-		Resource("persistentvolumeclaims").
-		Name(claim.Name).Body(patch).Timeout(callTimeout)
-	err = receiveObject(ctx, request, &corev1.PersistentVolumeClaim{}, claim.Name, claim.UID)
+	request := c.claimPatch(types.MergePatchType, claim.Namespace)
+	_, err = patch[corev1.PersistentVolumeClaim](ctx, request, claim.Name, claim.UID, map[string]any{
+		"metadata": asGiven(claim, map[string]any{
+			"annotations": map[string]*string{plan.SelectedNode: value},
+		})})
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return false, nil
@@ -211,17 +202,4 @@ func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVo
 		return false, fmt.Errorf("write the selected node on claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
 	return true, nil
-}
-
-// selectedNodePatch contains the resource version, so that the server refuses the patch if the
-// claim has another one.
-func selectedNodePatch(claim *corev1.PersistentVolumeClaim, node string) ([]byte, error) {
-	value := &node
-	if node == "" {
-		value = nil
-	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
-		"annotations": map[string]*string{plan.SelectedNode: value},
-	}})
 }

@@ -69,7 +69,8 @@ func serve(ctx context.Context, l net.Listener, file string, handler http.Handle
 	defer l.Close() // also of a file that cannot be used, with which nothing is served
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: 16 << 10, ErrorLog: log.New(noHandshakes{log.Writer()}, "", 0),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 		// No HTTP/2: each of its connections has many requests, and connections are what is bounded.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
@@ -85,7 +86,8 @@ func serve(ctx context.Context, l net.Listener, file string, handler http.Handle
 		}
 	})
 	// It returns when Shutdown begins. It would log each request while the file has a mistake.
-	err := web.Serve(&limited{Listener: l}, server, &web.FlagConfig{WebConfigFile: &file}, slog.New(slog.DiscardHandler))
+	silent := slog.New(slog.DiscardHandler)
+	err := web.Serve(&limited{Listener: l}, server, &web.FlagConfig{WebConfigFile: &file}, silent)
 	if !stop() {
 		<-ended
 	}

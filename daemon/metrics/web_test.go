@@ -48,7 +48,7 @@ func (s *scraped) write(text string) { certs.Replace(s.T, s.file, []byte(text)) 
 // client knows the authority, and may have a certificate.
 func (s *scraped) client(own ...tls.Certificate) *http.Client {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.authority.Pool(),
-		Certificates: own, ClientSessionCache: tls.NewLRUClientSessionCache(8)}}
+		Certificates: own}}
 	s.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
@@ -114,8 +114,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// What is replaced counts for the next request, also of a client that was connected, and a session
-// is not resumed. A mistake lets nobody in until it is mended.
+// What is replaced counts for the next request, also of a client that was connected. A mistake lets
+// nobody in until it is mended.
 func TestReplaced(t *testing.T) {
 	s := serveBy(t, withTLS+"}\n"+users)
 	c := s.client()
