@@ -158,7 +158,7 @@ func (p *Pauser) pause(ctx context.Context, r pause.Request, end *ipc.End) (paus
 		return pause.Reply{}, fmt.Errorf("the configuration has no pool %q with snapshots = %q", r.Pool, config.SnapshotsPaused)
 	}
 	for _, s := range p.Servers {
-		done, err := s.turns.take(ctx, r.Volume)
+		done, err := s.turns.Take(ctx, r.Volume)
 		if err != nil {
 			return pause.Reply{}, err
 		}

@@ -235,7 +235,7 @@ func TestPublishWaitsForPause(t *testing.T) {
 	go func() {
 		published <- p.publish(func(r *spec.NodePublishVolumeRequest) { r.TargetPath = p.target("u-2") })
 	}()
-	for end := time.Now().Add(time.Minute); p.servers[0].turns.count("pvc-1") < 2 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); p.servers[0].turns.Users("pvc-1") < 2 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if n := len(p.mounted()); n != 1 {
@@ -420,13 +420,4 @@ func TestPauseGarbage(t *testing.T) {
 	if _, _, err := (pause.Client{Socket: p.at("none")}).Begin(p.soon(), "fast", "pvc-1"); !errors.Is(err, unix.ENOENT) {
 		t.Error(err)
 	}
-}
-
-func (t *turns) count(volume string) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if one := t.all[volume]; one != nil {
-		return one.users
-	}
-	return 0
 }

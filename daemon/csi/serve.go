@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/target"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/keylock"
 )
 
 // Server serves the driver on a node.
@@ -32,8 +33,8 @@ type Server struct {
 	ending handles // inline volumes of whose end the daemon was told, and has not said that it is done
 
 	sockets []net.Listener
-	turns   turns // of volumes
-	targets turns
+	turns   keylock.Locks // of volumes: a second target of one is compared with the mounts there are
+	targets keylock.Locks
 }
 
 // ServeAll has each of OnSockets's servers respond on its sockets, and serves what else there is,

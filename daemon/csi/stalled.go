@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/keylock"
 )
 
 // ErrHangs: storage does not respond. Nothing more is asked of it for as long as mostStuck calls
@@ -20,14 +22,14 @@ const mostStuck = 4
 // they wait for.
 type stalledCalls struct {
 	within time.Duration // that a call is waited for
-	turns  turns
+	turns  keylock.Locks
 
 	mu    sync.Mutex
 	stuck map[string]int
 }
 
 func newStalledCalls(within time.Duration) stalledCalls {
-	return stalledCalls{within: within, turns: turns{most: mostStuck}}
+	return stalledCalls{within: within, turns: keylock.Locks{Most: mostStuck}}
 }
 
 // await calls work when it has a turn, and does not wait for both longer than p.within, or than ctx
@@ -44,7 +46,7 @@ func await[T any](ctx context.Context, p *stalledCalls, of string, work func(con
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.within)
 	defer cancel()
-	end, err := p.turns.take(ctx, of)
+	end, err := p.turns.Take(ctx, of)
 	if err != nil {
 		return none, fmt.Errorf("%s %w within %s: earlier calls wait", of, ErrHangs, p.within)
 	}

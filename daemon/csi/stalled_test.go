@@ -85,40 +85,6 @@ func TestPatienceOfMany(t *testing.T) {
 	})
 }
 
-// One call at a time works on a volume, others on other volumes; one that gives up leaves nothing.
-func TestTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var all turns
-		done, err := all.take(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := all.take(t.Context(), "b")
-		if err != nil {
-			t.Fatal(err)
-		}
-		other()
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := all.take(impatient, "a"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		next := make(chan func())
-		go func() { d, _ := all.take(t.Context(), "a"); next <- d }()
-		synctest.Wait()
-		select {
-		case <-next:
-			t.Error("two calls work on one volume")
-		default:
-		}
-		done()
-		(<-next)()
-		if len(all.all) != 0 {
-			t.Errorf("left: %v", all.all)
-		}
-	})
-}
-
 // The driver and kubelet's directory are in the sockets' paths; other sockets are not served.
 func TestOnSockets(t *testing.T) {
 	dir := hosttest.Dir(t)

@@ -69,8 +69,7 @@ func lockFile(dir *os.File, name string) (*PoolLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A user who can read a file can lock it. One of an older version could be read by every user
-	// of the host.
+	// A user who can read a file can lock it.
 	_ = f.Chmod(0o600) // its owner or root can; to another user it is no lock of his
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/keylock"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
@@ -45,8 +46,9 @@ type Pool struct {
 	purging    chan struct{}
 	purged     atomic.Pointer[string] // the volume that Purge works on, nil for none
 
+	locks keylock.Locks // of volumes
+
 	mu    sync.Mutex
-	locks map[string]*lock
 	calls map[*call]struct{} // under way
 	born  time.Time
 
@@ -59,7 +61,6 @@ func New(o Options) *Pool {
 		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID, atCrashPoint: o.AtStep,
 		fsyncs:  fsyncGroup{dirs: map[fsyncKey]*shared{}, sync: fsync},
 		purging: make(chan struct{}, 1),
-		locks:   map[string]*lock{},
 		calls:   map[*call]struct{}{},
 		born:    time.Now(),
 	}
@@ -72,51 +73,6 @@ func (p *Pool) SetQuotas(q *ProjectQuotas) { p.quotas.Store(q) }
 func (p *Pool) crashPoint(name string) {
 	if p.atCrashPoint != nil {
 		p.atCrashPoint(name)
-	}
-}
-
-// lock is held by one call for one volume; it is forgotten when no call holds it or waits for it.
-type lock struct {
-	held  chan struct{}
-	users int
-}
-
-// lock waits until no other call works on the volume.
-func (p *Pool) lock(ctx context.Context, pv string) (unlock func(), err error) {
-	p.mu.Lock()
-	l := p.locks[pv]
-	if l == nil {
-		l = &lock{held: make(chan struct{}, 1)}
-		p.locks[pv] = l
-	}
-	l.users++
-	p.mu.Unlock()
-	select {
-	case l.held <- struct{}{}:
-		return func() { <-l.held; p.leave(pv, l) }, nil
-	case <-ctx.Done():
-		p.leave(pv, l)
-		return nil, ctx.Err()
-	}
-}
-
-// tryLock is lock that does not wait: ok is false if another call has the volume.
-func (p *Pool) tryLock(pv string) (unlock func(), ok bool) {
-	p.mu.Lock()
-	busy := p.locks[pv] != nil
-	p.mu.Unlock()
-	if busy {
-		return nil, false
-	}
-	unlock, err := p.lock(context.Background(), pv)
-	return unlock, err == nil
-}
-
-func (p *Pool) leave(pv string, l *lock) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l.users--; l.users == 0 {
-		delete(p.locks, pv)
 	}
 }
 
@@ -268,7 +224,7 @@ func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(
 		}
 		p.urgent.Add(1)
 		defer p.urgent.Add(-1)
-		unlock, err := p.lock(ctx, pv)
+		unlock, err := p.locks.Take(ctx, pv)
 		if err != nil {
 			return err
 		}

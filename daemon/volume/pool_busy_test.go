@@ -44,8 +44,8 @@ func TestConcurrently(t *testing.T) {
 	makers.Wait()
 	close(done)
 	lookers.Wait()
-	if after := descriptors(t); after != before || len(r.locks) > 0 || len(r.fsyncs.dirs) > 0 {
-		t.Errorf("%d descriptors, before %d; %d locks, %d groups", after, before, len(r.locks), len(r.fsyncs.dirs))
+	if after := descriptors(t); after != before || len(r.fsyncs.dirs) > 0 {
+		t.Errorf("%d descriptors, before %d; %d groups", after, before, len(r.fsyncs.dirs))
 	}
 	inventory, err := r.List(t.Context(), r.id)
 	if err != nil || len(inventory.Volumes) != 800 || len(inventory.Leftovers) > 0 {
@@ -62,7 +62,7 @@ func descriptors(t *testing.T) int {
 // A caller whose context ends does not wait for the call before it.
 func TestContext(t *testing.T) {
 	r := onTmpfs(t)
-	unlock, err := r.lock(t.Context(), pv)
+	unlock, err := r.locks.Take(t.Context(), pv)
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -72,7 +72,7 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	}
 	// The volume's lock is not held in between: emptying takes minutes, and Create and Lookup see
 	// that it goes on.
-	unlock, err := p.lock(ctx, pv)
+	unlock, err := p.locks.Take(ctx, pv)
 	if err != nil {
 		return purged, err
 	}

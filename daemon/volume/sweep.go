@@ -66,7 +66,7 @@ func (s *session) sweepOne(ctx context.Context, pv string, do func(string) (bool
 		return false, err
 	}
 	s.pool.progress(s.call)
-	unlock, free := s.pool.tryLock(pv)
+	unlock, free := s.pool.locks.Try(pv)
 	if !free {
 		return false, nil
 	}
