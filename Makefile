@@ -230,7 +230,8 @@ $(BUILD)/escape: # what is started in the daemon's place, to get out of its sand
 .PHONY: $(BUILD)/escape
 test-systemd: deps-systemd packages $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/escape ## the packages on a booted Debian, in a container
 	@rm -rf $(BUILD)/packages-newer
-	@VERSION="$$(AFTER=1 sh packaging/version.sh)" ARCHES=amd64 NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages-newer sh packaging/build.sh >/dev/null
+	@sed 's/^# hostpath-provisioner: .*/&\n# A later version says more./' packaging/config.toml >$(BUILD)/newer.toml
+	@VERSION="$$(AFTER=1 sh packaging/version.sh)" EXAMPLE=$(BUILD)/newer.toml ARCHES=amd64 NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages-newer sh packaging/build.sh >/dev/null
 	@$(GO) run $(GOFLAGS) ./test/systemd
 
 test-kubeadm: deps-systemd packages $(KUBEADM) $(BUILD)/etcd $(BUILD)/kubelet $(BUILD)/kubectl ## from an empty machine to the first claim, with kubeadm

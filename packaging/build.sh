@@ -3,7 +3,8 @@
 # repository and nothing else: the same commit makes the same bytes, wherever and whenever.
 #
 # Wants VERSION (of the program, from which the packages' follows), and NFPM, the tool's binary.
-# SOURCE_DATE_EPOCH follows from the commit where it is not given. With --stage DIR it fills DIR with the files of
+# SOURCE_DATE_EPOCH follows from the commit where it is not given. EXAMPLE is another example of a configuration, for
+# tests. With --stage DIR it fills DIR with the files of
 # this machine's package and makes none.
 set -eu
 cd "$(dirname "$0")/.."
@@ -42,7 +43,8 @@ cp systemd/*.preset "$common/presets/"
 cp systemd/hostpath-provisioner-generator systemd/hostpath-provisioner-mountpoint systemd/hostpath-provisioner-csi-node "$common/"
 cp README.md CHANGELOG.md "$common/doc/"
 cp docs/*.md "$common/doc/docs/"
-cp packaging/sysusers.conf packaging/config.toml packaging/copyright LICENSE "$common/"
+cp packaging/sysusers.conf packaging/copyright LICENSE "$common/"
+cp "${EXAMPLE:-packaging/config.toml}" "$common/config.toml"
 cp packaging/scripts/*.sh "$common/scripts/"
 cp packaging/lint/lintian-overrides "$common/lint/"
 "$native" manifests >"$common/share/manifests.yaml"

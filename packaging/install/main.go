@@ -1,7 +1,7 @@
 // Command install puts the files of the Debian package where the package would put them: the list
 // is the package's own, nfpm.yaml, in the folder that packaging/build.sh --stage filled.
 //
-// It runs no scriptlet, keeps no list of what it installed, and never replaces a configuration.
+// It runs no scriptlet, keeps no list of what it installed, and makes no configuration.
 package main
 
 import (
@@ -77,14 +77,11 @@ func (c content) install(staged, destdir string) error {
 		return os.MkdirAll(to, c.FileInfo.Mode)
 	case "symlink":
 		return link(c.Src, to)
-	case "", keptConfig:
+	case "":
 		return c.files(staged, to)
 	}
 	return fmt.Errorf("type %q is not known", c.Type)
 }
-
-// keptConfig is the type of a configuration that a package never replaces.
-const keptConfig = "config|noreplace"
 
 // files installs one file, or all that a pattern matches into a folder.
 func (c content) files(staged, to string) error {
@@ -96,9 +93,6 @@ func (c content) files(staged, to string) error {
 		file := to
 		if strings.HasSuffix(c.Dst, "/") { // where the source is a pattern, the destination is a folder
 			file = filepath.Join(to, filepath.Base(one))
-		}
-		if _, err := os.Lstat(file); err == nil && c.Type == keptConfig {
-			continue
 		}
 		if err := write(one, file, c.FileInfo.Mode); err != nil {
 			return err

@@ -15,13 +15,13 @@ contents:
   - {src: root/units/*, dst: /usr/lib/units/, file_info: {mode: 0644}}
   - {src: ../bin/program, dst: /usr/lib/generator, type: symlink}
   - {dst: /etc/program, type: dir, file_info: {mode: 0755}}
-  - {src: root/config.toml, dst: /etc/program/config.toml, type: config|noreplace, file_info: {mode: 0644}}
+  - {dst: /etc/program/config.toml, type: ghost, packager: rpm, file_info: {mode: 0644}}
   - {src: root/rpm, dst: /usr/share/rpm, packager: rpm, file_info: {mode: 0644}}
 `
 
 func staged(t *testing.T) string {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"nfpm.yaml": description, "root/program": "new", "root/units/a": "a", "root/units/b": "b", "root/config.toml": "example"} {
+	for name, text := range map[string]string{"nfpm.yaml": description, "root/program": "new", "root/units/a": "a", "root/units/b": "b"} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestInstall(t *testing.T) {
 	from, to := staged(t), t.TempDir()
 	want := map[string]string{
 		"/usr/bin/program": "-rwxr-xr-x new", "/usr/lib/units/a": "-rw-r--r-- a", "/usr/lib/units/b": "-rw-r--r-- b",
-		"/usr/lib/generator": "-> ../bin/program", "/etc/program/config.toml": "-rw-r--r-- example",
+		"/usr/lib/generator": "-> ../bin/program",
 	}
 	for range 2 {
 		if code := run([]string{from, to}, os.Stderr); code != 0 {

@@ -61,24 +61,6 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// A configuration that is a link is the administrator's, also where the link leads nowhere.
-func TestConfigurationByLink(t *testing.T) {
-	from, to := staged(t), t.TempDir()
-	file := filepath.Join(to, "etc/program/config.toml")
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/srv/managed/config.toml", file); err != nil {
-		t.Fatal(err)
-	}
-	if code := run([]string{from, to}, os.Stderr); code != 0 {
-		t.Fatalf("exit %d", code)
-	}
-	if got := tree(t, to)["/etc/program/config.toml"]; got != "-> /srv/managed/config.toml" {
-		t.Errorf("the configuration is now %s", got)
-	}
-}
-
 // Each case changes what was staged, or what is installed, and names the one line that is printed.
 func TestRefusals(t *testing.T) {
 	describe := func(text string) func(from, to string) error {

@@ -20,6 +20,22 @@ elif ! getent passwd hostpath-provisioner >/dev/null || ! getent passwd hostpath
 	exit 1
 fi
 
+# The administrator's from then on. A package that had it would ask at each upgrade that changes it.
+config=/etc/hostpath-provisioner/config.toml
+if [ -z "$before" ] && [ ! -e $config ] && [ ! -L $config ]; then
+	cat >$config.new <<'EOF'
+# Made once when the package was installed; no upgrade changes it. Every key is explained by
+#     man hostpath-provisioner.toml
+# and in the example /usr/share/doc/hostpath-provisioner/config.toml. This is enough for a pool on
+# storage that is mounted at /srv/fast:
+#
+#[pool.fast]
+#path = "/srv/fast"
+EOF
+	chmod 0644 $config.new
+	mv $config.new $config
+fi
+
 # For journalctl -x. RPM-based distributions do it for each catalog that is installed, dpkg for systemd's own alone.
 if command -v journalctl >/dev/null; then
 	journalctl --update-catalog || true

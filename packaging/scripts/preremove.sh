@@ -7,6 +7,12 @@ remove | 0) ;;
 *) exit 0 ;;
 esac
 
+# rpm removes the file, of which it knows no first version to compare with. dpkg does not know it.
+config=/etc/hostpath-provisioner/config.toml
+if [ "$1" = 0 ] && grep -qs '^[^#]' $config; then
+	cp -a $config $config.rpmsave
+fi
+
 if [ -d /run/systemd/system ]; then
 	systemctl disable --now hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-csi.socket || true
 	systemctl stop hostpath-provisioner-mountpoint.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-csi.service || true

@@ -32,6 +32,7 @@ var story = []step{
 	{"a reboot with one of two pools missing: the daemon serves the other, then both", reboot},
 	{"an upgrade restarts and loses nothing; so do an older version and another architecture", upgrade},
 	{"the .deb's removal keeps volumes, configuration and state; purging never removes a volume", purge},
+	{"a configuration that the packages of 0.1.0 brought stays as it was edited, with .deb and .rpm", conffile},
 	{"the .rpm installs, starts nothing, works by the README's commands, is upgraded, and goes without a volume", rpm},
 	{"kubectl takes its commands of the other pages", otherPages},
 	{"no command of the pages was left out", everyCommand},
