@@ -71,7 +71,7 @@ const deletion = `# What a cluster administrator removes when no node runs the d
 #   kubectl delete csistoragecapacities -n NAMESPACE -l csi.storage.k8s.io/managed-by=hostpath-provisioner,csi.storage.k8s.io/drivername=PROVISIONER
 #
 # Volumes and their data stay. A PersistentVolume that is deleted later keeps a finalizer that no daemon takes off:
-# see operation.md, "Removing the daemon".
+# see uninstall.md, "A PersistentVolume that is left".
 `
 
 const namespaceObject = `---

@@ -7,6 +7,17 @@ remove | 0) ;;
 *) exit 0 ;;
 esac
 
+# An API server that is away is no reason to wait for long, nor a configuration that has errors to fail.
+bound=$(timeout 30 /usr/bin/hostpath-provisioner volumes 2>/dev/null | grep -cE '  (bound|unknown)( |$)') || true
+if [ "${bound:-0}" -gt 0 ]; then
+	cat <<EOF
+hostpath-provisioner: bound volumes on this node: $bound. They stay, with their data. Without the daemon
+    pods go on with them, but those with a volume of source "csi" neither end nor start,
+    and a claim that is deleted leaves its PersistentVolume and its directory.
+    To remove them, install the package again, and delete their claims first.
+EOF
+fi
+
 # rpm removes the file, of which it knows no first version to compare with. dpkg does not know it.
 config=/etc/hostpath-provisioner/config.toml
 if [ "$1" = 0 ] && grep -qs '^[^#]' $config; then

@@ -8,7 +8,7 @@ import (
 // others are the pages of which only kubectl's commands are run here, against objects that bear the
 // names in them. Those of migration.md are run by TestMigrationRecipes (test/e2e), with each
 // system's own objects.
-var others = []string{"operation.md", "every-node.md", "shared.md", "troubleshooting.md"}
+var others = []string{"operation.md", "uninstall.md", "every-node.md", "shared.md", "troubleshooting.md"}
 
 // named are objects that commands name.
 const named = `apiVersion: coordination.k8s.io/v1

@@ -12,10 +12,12 @@ var runElsewhere = map[string]string{
 	"first-claim.md, 1. Kubernetes":  "make test-kubeadm",
 	"first-claim.md, 7. The pod":     "make test-kubeadm: no kubelet is here",
 	"README.md, Two commands":        "users who try this project",
+
+	"uninstall.md, A PersistentVolume that is left": "otherPages, on another volume",
 }
 
 // accounted are the pages whose commands are all run.
-var accounted = []string{"install.md", "first-claim.md", "upgrade.md", "README.md", "csi.md", "snapshots.md"}
+var accounted = []string{"install.md", "first-claim.md", "upgrade.md", "uninstall.md", "README.md", "csi.md", "snapshots.md"}
 
 // docs runs the commands under a heading of a document, as they stand there but for the replaced
 // parts.

@@ -232,7 +232,9 @@ func purge(e *environment) {
 			e.Fatalf("after %s:\n%s", what, out)
 		}
 	}
-	e.docs("upgrade.md", "Remove on Debian and Ubuntu", "apt-get", "apt-get -y")
+	bound := e.sh("hostpath-provisioner volumes 2>/dev/null | grep -c ' bound'")
+	e.says(e.docs("uninstall.md", "Remove on Debian and Ubuntu", "apt-get", "apt-get -y"),
+		"bound volumes on this node: "+bound+".", `source "csi"`)
 	e.is("systemctl is-active "+service+" || true", "inactive")
 	e.lookerGone()
 	keep("removal", "/etc/hostpath-provisioner/config.toml", "/etc/hostpath-provisioner/kubeconfig", "/var/lib/hostpath-provisioner/state/pools/fast.json")
@@ -243,7 +245,7 @@ func purge(e *environment) {
 	e.sh("rm /etc/systemd/system/" + service + ".service; apt-get -y remove hostpath-provisioner")
 	e.says(e.sh("dpkg -i /shared/packages/hostpath-provisioner_*_amd64.deb </dev/null"), "the service is not enabled")
 	e.sh("mkdir -p /etc/credstore; touch /etc/credstore/hostpath-provisioner.kubeconfig /etc/credstore/other")
-	e.docs("upgrade.md", "Purge on Debian and Ubuntu", "apt-get", "apt-get -y")
+	e.docs("uninstall.md", "Purge on Debian and Ubuntu", "apt-get", "apt-get -y")
 	e.is("ls /etc/credstore", "other")
 	keep("purge", "/var/lib/hostpath-provisioner/volumes/file")
 	e.is("ls -A /etc/hostpath-provisioner /var/lib/hostpath-provisioner /usr/lib/systemd/system/hostpath* /etc/systemd/system/*/hostpath* 2>/dev/null || true", "/var/lib/hostpath-provisioner:\nvolumes")
@@ -264,10 +266,10 @@ func rpm(e *environment) {
 	e.eventually("hostpath-provisioner status || true", "1 of 1 pool open")
 	e.bound("data")
 	e.sh("echo data > " + dir + "/file")
-	e.docs("upgrade.md", "Remove on Fedora and RHEL")
+	e.docs("uninstall.md", "Remove on Fedora and RHEL")
 	e.is("systemctl is-active "+service+" || true", "inactive")
 	e.lookerGone()
 	e.is("cat "+dir+"/file; ls -A /etc/hostpath-provisioner /var/lib/hostpath-provisioner 2>/dev/null || true", "data\n/var/lib/hostpath-provisioner:\nvolumes")
-	e.docs("upgrade.md", "What stays")
+	e.docs("uninstall.md", "What stays")
 	e.is("ls -d /srv/fast 2>/dev/null || true; ls -A /srv", "")
 }
