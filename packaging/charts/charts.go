@@ -201,9 +201,18 @@ const schema = `{
 }
 `
 
+// notes are the steps of docs/install.md that are left.
 const notes = `The cluster is ready for the daemons, which come as packages of the nodes' distribution. On each node:
 
-  hostpath-provisioner enroll --namespace {{ .Release.Namespace }} --admin-kubeconfig FILE
+  1. install the package
+  2. write /etc/hostpath-provisioner/config.toml, and run: hostpath-provisioner check --config-only
+  3. hostpath-provisioner prepare POOL, mount its storage, and prepare it again
+  4. hostpath-provisioner enroll --namespace {{ .Release.Namespace }} --admin-kubeconfig FILE
+  5. systemctl enable --now hostpath-provisioner
+{{- if not .Values.poolPaths }}
+
+Without poolPaths nothing confines a node's token to its own node.
+{{- end }}
 `
 
 // Kustomization is a kustomization with the objects of the manifests with these options, by the

@@ -13,25 +13,29 @@ const disk = "/images/fast"
 // onFile is what the pages' line for /etc/fstab becomes.
 const onFile = disk + " /srv/fast ext4 loop,nofail"
 
+// unconfined takes the policies out of the pages' manifests, for steps that have other pools.
+var unconfined = []string{" --pool-path /srv/fast --class fast", ""}
+
 // product brings the daemon up with the pages' pool.
-func (e *environment) product() {
+func (e *environment) product(manifests ...string) {
 	e.sh("mkdir -p /images; truncate -s 512M " + disk)
 	e.docs("first-claim.md", "2. The disk", "/dev/sdb", disk)
 	e.put("/etc/hostpath-provisioner/config.toml", e.text("install.md", "Configure", "toml"))
 	e.docs("install.md", "Configure")
 	e.docs("install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", onFile)
-	e.block(0, "first-claim.md", "4. The cluster")
-	e.kubeconfig()
+	e.block(0, "first-claim.md", "4. The cluster", manifests...)
+	e.kubeconfig(manifests...)
 	e.block(1, "first-claim.md", "4. The cluster")
 	e.docs("first-claim.md", "5. Start")
 	e.says(e.docs("install.md", "Start"), "1 of 1 pool open on node "+node)
 }
 
 // kubeconfig makes the node's by the commands of the README, and puts it where install.md does.
-func (e *environment) kubeconfig() {
+func (e *environment) kubeconfig(manifests ...string) {
 	e.eventually("kubectl get configmap kube-root-ca.crt -n "+service+" -o name", "configmap/")
 	e.block(5, "README.md", "Install on a node")
-	e.docs("install.md", "Prepare the cluster")
+	e.block(0, "install.md", "Prepare the cluster", manifests...)
+	e.block(1, "install.md", "Prepare the cluster")
 }
 
 // first makes the first claim, but for the replaced parts of its file, and returns what was said.

@@ -84,7 +84,7 @@ func install(e *environment) {
 // openat2), and when a line is taken from the commands that make the kubeconfig (use-context). It
 // failed when the status was written after systemd was told that the daemon is ready.
 func firstClaim(e *environment) {
-	e.product()
+	e.product(unconfined...)
 	e.says(e.first(), "Bound", "ProvisioningSucceeded", "default/first")
 	e.docs("first-claim.md", "8. And away", "kubectl delete", "kubectl delete --force --grace-period=0") // no kubelet is here
 	e.noVolumes()
