@@ -11,7 +11,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash check-packages deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots
+.PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots
 
 include test/controlplane/build.mk
 
@@ -220,8 +220,27 @@ test-fleet: deps build $(BUILD)/controlplane ## 100 daemons on one API server, a
 test-crash: deps build $(BUILD)/controlplane ## the daemon killed at every system call of every operation
 	@$(GO) run $(GOFLAGS) ./test/crash $(CRASHFLAGS)
 
-check-packages: deps-systemd packages ## lintian, rpmlint, and a second build that has to make the same bytes
-	@VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages sh packaging/check.sh
+# cyclonedx-gomod is a tool in a module of its own, too.
+$(BUILD)/cyclonedx-gomod: packaging/cyclonedx/go.mod packaging/cyclonedx/go.sum
+	@mkdir -p $(BUILD)
+	@echo "building cyclonedx-gomod"
+	@cd packaging/cyclonedx && $(GO) build $(GOFLAGS) -o $(abspath $@) github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+WITH = VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm CYCLONEDX=$(BUILD)/cyclonedx-gomod
+.PHONY: release
+release: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## packages, archives, bills of modules and checksums, in $(BUILD)/release; KEY= signs
+	@$(WITH) KEY='$(KEY)' OUT=$(BUILD)/release sh packaging/release.sh
+
+.PHONY: check-release
+check-release: deps-systemd $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## lintian, rpmlint, and a second build of a release that has to make the same bytes
+	@$(WITH) sh packaging/check.sh
+
+# REPOSITORY is kept, and every release added to it.
+REPOSITORY ?= $(BUILD)/repository
+RELEASE    ?= $(BUILD)/release
+.PHONY: repository
+repository: ## adds a release to the apt and dnf repositories in REPOSITORY, signed with KEY, for URL
+	@KEY='$(KEY)' URL='$(URL)' RELEASE='$(RELEASE)' REPOSITORY='$(REPOSITORY)' sh packaging/repository.sh
 
 # The packages, and newer ones to upgrade to, on a booted systemd with a real control plane.
 $(BUILD)/escape: # what is started in the daemon's place, to get out of its sandbox
@@ -233,6 +252,12 @@ test-systemd: deps-systemd packages $(BUILD)/controlplane $(BUILD)/kubectl $(BUI
 	@sed 's/^# hostpath-provisioner: .*/&\n# A later version says more./' packaging/config.toml >$(BUILD)/newer.toml
 	@VERSION="$$(AFTER=1 sh packaging/version.sh)" EXAMPLE=$(BUILD)/newer.toml ARCHES=amd64 NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages-newer sh packaging/build.sh >/dev/null
 	@$(GO) run $(GOFLAGS) ./test/systemd
+
+# Both releases and the throwaway keys are made by the script.
+.PHONY: test-repository
+test-repository: deps-systemd $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## apt and dnf with signed repositories, two versions and another key, on a booted Debian
+	@$(WITH) NEWER="$$(AFTER=1 sh packaging/version.sh)" URL=http://127.0.0.1:8088 OUT=$(BUILD)/repositories sh test/systemd/repository.sh
+	@$(GO) run $(GOFLAGS) ./test/systemd repository
 
 test-kubeadm: deps-systemd packages $(KUBEADM) $(BUILD)/etcd $(BUILD)/kubelet $(BUILD)/kubectl ## from an empty machine to the first claim, with kubeadm
 	@$(GO) run $(GOFLAGS) ./test/systemd kubeadm

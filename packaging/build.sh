@@ -3,6 +3,7 @@
 # repository and nothing else: the same commit makes the same bytes, wherever and whenever.
 #
 # Wants VERSION (of the program, from which the packages' follows), and NFPM, the tool's binary.
+# With CYCLONEDX, that tool's binary, each architecture has an archive with the program and a bill of its modules, too.
 # SOURCE_DATE_EPOCH follows from the commit where it is not given. EXAMPLE is another example of a configuration, for
 # tests. With --stage DIR it fills DIR with the files of
 # this machine's package and makes none.
@@ -24,12 +25,27 @@ if [ "${1:-}" = --stage ]; then
 	ARCHES=$(go env GOHOSTARCH)
 else
 	NFPM=$(realpath "${NFPM:?}")
+	CYCLONEDX=$([ -z "${CYCLONEDX:-}" ] || realpath "$CYCLONEDX")
 	mkdir -p "$OUT"
 	OUT=$(realpath "$OUT")
 fi
 
 program() { # ARCH FILE
 	GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o "$2" ./cmd/hostpath-provisioner
+}
+
+# archive makes NAME.tar.gz of what the packages of ARCH have, for hosts without dpkg and rpm, and NAME.cdx.json.
+archive() { # ROOT
+	name=hostpath-provisioner-$PACKAGE_VERSION-linux-$ARCH
+	mkdir -p "$work/archive/$name/man/man8" "$work/archive/$name/man/man5"
+	cp "$1/man/"*.8.gz "$work/archive/$name/man/man8/"
+	cp "$1/man/"*.5.gz "$work/archive/$name/man/man5/"
+	cp -r "$1/usr/bin/hostpath-provisioner" "$1/completions" "$1/config.toml" "$1/LICENSE" "$1/licenses.txt" \
+		"$1/share/manifests.yaml" "$1/doc/CHANGELOG.md" "$work/archive/$name/"
+	tar -C "$work/archive" --sort=name --format=gnu --mode=u=rwX,go=rX --owner=0 --group=0 --numeric-owner \
+		--mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"$OUT/$name.tar.gz"
+	"$CYCLONEDX" bin -json -std -noserial -notimestamp -version "$VERSION" -output "$OUT/$name.cdx.json" \
+		"$1/usr/bin/hostpath-provisioner"
 }
 
 # What is the same for all architectures comes from a binary that runs here.
@@ -86,6 +102,7 @@ for ARCH in $ARCHES; do
 		cp -r "$work/$ARCH/." "$STAGE/"
 		exit
 	fi
+	[ -z "$CYCLONEDX" ] || archive "$work/$ARCH/root"
 	for packager in deb rpm; do
 		(cd "$work/$ARCH" && "$NFPM" package --config nfpm.yaml --packager $packager --target "$OUT/" >/dev/null)
 	done

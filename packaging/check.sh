@@ -1,16 +1,22 @@
 #!/bin/sh
-# Checks the packages in .build/packages: lintian and rpmlint have nothing left to say, and a second
-# build from a copy of the sources elsewhere makes the same bytes.
+# Builds what a release is, here and from a copy of the sources elsewhere with nothing from a build cache: both have
+# the same bytes. lintian and rpmlint have nothing left to say about the packages.
+#
+# Wants what release.sh wants.
 set -eu
 cd "$(dirname "$0")/.."
-packages=$(realpath "${OUT:-.build/packages}")
+NFPM=$(realpath "${NFPM:?}")
+CYCLONEDX=$(realpath "${CYCLONEDX:?}")
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+export NFPM CYCLONEDX SOURCE_DATE_EPOCH KEY=
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-for deb in "$packages"/*.deb; do
+OUT=$work/here sh packaging/release.sh
+for deb in "$work"/here/*.deb; do
 	lintian --allow-root --no-cfg --fail-on error,warning "$deb"
 done
-for rpm in "$packages"/*.rpm; do
+for rpm in "$work"/here/*.rpm; do
 	rpmlint -c packaging/lint/rpmlint.toml "$rpm" >"$work/said" 2>&1 || true
 	if grep -E ': [EW]: ' "$work/said" || ! grep -q '0 errors, 0 warnings' "$work/said"; then
 		cat "$work/said"
@@ -19,16 +25,12 @@ for rpm in "$packages"/*.rpm; do
 done
 echo "lintian and rpmlint: nothing to say"
 
-mkdir "$work/elsewhere" "$work/again"
-git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/elsewhere"
+mkdir "$work/elsewhere"
 (
-	SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
-	export SOURCE_DATE_EPOCH
-	NFPM=$(realpath "${NFPM:?}")
+	umask 077
+	git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$work/elsewhere"
 	cd "$work/elsewhere"
-	TZ=Pacific/Chatham NFPM=$NFPM OUT=$work/again sh packaging/build.sh >/dev/null
+	GOCACHE=$work/cache TZ=Pacific/Chatham OUT=$work/again sh packaging/release.sh >/dev/null
 )
-for one in "$packages"/*.deb "$packages"/*.rpm; do
-	cmp "$one" "$work/again/$(basename "$one")"
-done
+diff -r "$work/here" "$work/again"
 echo "a second build elsewhere: the same bytes"

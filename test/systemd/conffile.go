@@ -19,6 +19,14 @@ contents:
   - {src: config.toml, dst: /etc/hostpath-provisioner/config.toml, type: config|noreplace}
 `
 
+// pack makes a package of the nfpm.yaml in a directory, and passes it to the machine.
+func (e *environment) pack(dir, kind string) {
+	cmd := exec.CommandContext(e.ctx, built("nfpm"), "package", "--packager", kind, "--target", e.m.shared)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	e.Must(err, string(out))
+}
+
 // conffile goes from 0.1.0 to the package and to one whose example differs, as an unattended
 // upgrade does. It fails when the package has the configuration: dpkg ends at its question. Without
 // the ghost in nfpm.yaml rpm renames it when the earlier version goes.
@@ -28,10 +36,7 @@ func conffile(e *environment) {
 	e.Must(os.WriteFile(filepath.Join(dir, "config.toml"), []byte("# 0.1.0\n[pool.fast]\n"), 0o644), "its configuration")
 	e.Must(os.WriteFile(filepath.Join(dir, "nfpm.yaml"), []byte(earlier), 0o644), "its description")
 	for _, kind := range []string{"deb", "rpm"} {
-		pack := exec.CommandContext(e.ctx, built("nfpm"), "package", "--packager", kind, "--target", e.m.shared)
-		pack.Dir = dir
-		out, err := pack.CombinedOutput()
-		e.Must(err, string(out))
+		e.pack(dir, kind)
 	}
 	const config, files = "/etc/hostpath-provisioner/config.toml", "ls -A /etc/hostpath-provisioner"
 	e.dpkg("/shared/*0.1.0*.deb")

@@ -37,6 +37,8 @@ type environment struct {
 	m       *machine
 	cluster *cluster.Cluster
 	pages   *pages.Pages
+
+	published *published // with repositories
 }
 
 // step is one line of the story: what has to hold, and how that is found out.

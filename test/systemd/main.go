@@ -9,7 +9,7 @@
 // vanishes: test/vm does.
 //
 // With the argument kubeadm it tells another story: kubeadm makes the cluster in there, and a pod
-// runs.
+// runs. With repository it is that of apt and dnf.
 //
 // What it was seen to catch, each by breaking the product once, is listed at the steps
 // (steps_*.go).
@@ -20,7 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -51,11 +51,7 @@ func isolate() int {
 		fmt.Fprintln(os.Stderr, "systemd: this boots a container and needs root")
 		return 1
 	}
-	of := base
-	if kubeadm() {
-		of = forPods()
-	}
-	tree, err := findTree(os.Stdout, of)
+	tree, err := findTree(os.Stdout, chosen().tree)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "systemd:", err)
 		return 1
@@ -83,18 +79,28 @@ func play(ctx context.Context, p *harness.Program) {
 	e := &environment{Program: p, ctx: ctx, tree: os.Getenv(insideEnv), pages: pages.Open(rig.Root())}
 	p.Cleanup(e.close)
 	p.OnFatal(e.post)
-	steps := story
-	if kubeadm() {
-		e.prepareZero()
-		steps = zero
-	} else {
-		e.prepare()
+	s := chosen()
+	s.prepare(e)
+	for _, one := range s.steps {
+		e.step(one)
 	}
-	for _, s := range steps {
-		e.step(s)
-	}
-	fmt.Printf("%d steps held, in %s\n", len(steps), p.Elapsed().Round(time.Second))
+	fmt.Printf("%d steps held, in %s\n", len(s.steps), p.Elapsed().Round(time.Second))
 }
 
-// kubeadm reports whether the story is that of a new cluster.
-func kubeadm() bool { return slices.Equal(os.Args[1:], []string{"kubeadm"}) }
+// tale is a story, on what it is told and how it begins.
+type tale struct {
+	tree    inputs
+	prepare func(e *environment)
+	steps   []step
+}
+
+// chosen is the one that the command line asks for.
+func chosen() tale {
+	switch strings.Join(os.Args[1:], " ") {
+	case "kubeadm":
+		return tale{forPods(), (*environment).prepareZero, zero}
+	case "repository":
+		return tale{forRepositories(), (*environment).prepareRepositories, repositories}
+	}
+	return tale{base, (*environment).prepare, story}
+}

@@ -9,9 +9,11 @@ import (
 // runElsewhere are the commands of the pages in accounted that no step runs, and who does.
 var runElsewhere = map[string]string{
 	"install.md, Build the packages": "make, before this begins",
+	"install.md, From a repository":  "make test-repository",
 	"first-claim.md, 1. Kubernetes":  "make test-kubeadm",
 	"first-claim.md, 7. The pod":     "make test-kubeadm: no kubelet is here",
 	"README.md, Two commands":        "users who try this project",
+	"README.md, From a repository":   "make test-repository",
 
 	"uninstall.md, A PersistentVolume that is left": "otherPages, on another volume",
 }

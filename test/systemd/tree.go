@@ -38,6 +38,13 @@ func forPods() inputs {
 	return i
 }
 
+// forRepositories has dnf, and what the page fetches a file with.
+func forRepositories() inputs {
+	i := base
+	i.packages = append(slices.Clone(i.packages), "dnf", "gnupg", "curl")
+	return i
+}
+
 // findTree returns the cached tree, and builds it where there is none: outside the repository, in
 // $XDG_CACHE_HOME or /var/cache.
 func findTree(say io.Writer, of inputs) (string, error) {
