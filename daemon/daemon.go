@@ -380,15 +380,16 @@ func (d *daemon) rooms() map[string]metrics.Room {
 	if g == nil {
 		return all
 	}
-	for _, state := range g.gate.All() {
-		if state.Report.Size == 0 {
+	for _, p := range g.cfg.Pools {
+		r := g.gate.State(p.Name).Report
+		if r.Size == 0 {
 			continue
 		}
-		one := metrics.Room{Free: state.Report.Free}
-		if room, own, counted := g.controller.Room(state.Report.Pool); counted {
-			one = metrics.Room{Free: room.Free, Promised: own, Counted: true}
+		one := metrics.Room{Free: r.Free, Used: g.used(p, r)}
+		if room, own, counted := g.controller.Room(p.Name); counted {
+			one.Free, one.Promised, one.Counted = room.Free, own, true
 		}
-		all[state.Report.Pool] = one
+		all[p.Name] = one
 	}
 	return all
 }

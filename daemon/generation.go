@@ -346,8 +346,10 @@ func (g *generation) status() Status {
 	_, known := g.nodes.Get(g.cfg.Node)
 	s.NodeUnknown = s.Ready && !known
 	counts := g.countVolumes()
-	for i, state := range g.gate.All() {
-		pool := poolStatus(state, g.cfg.Pools[i])
+	for _, p := range g.cfg.Pools {
+		state := g.controller.Told(p.Name)
+		pool := poolStatus(state, p)
+		pool.Used = g.used(p, state.Report)
 		pool.Volumes, pool.Worker = counts[pool.Name], leadership.NodeOf(g.controller.Leader(pool.Name))
 		pool.promise(g.controller.Room(pool.Name))
 		s.Pools = append(s.Pools, pool)

@@ -65,6 +65,7 @@ type PoolStatus struct {
 	Full     bool      `json:"full,omitempty"`     // it is not open, and only because it is full
 	Size     uint64    `json:"size,omitempty"`     // absent while the storage is
 	Free     *uint64   `json:"free,omitempty"`     // what new volumes may take; absent as well, and until they were counted
+	Used     *uint64   `json:"used,omitempty"`     // what its volumes take; absent where that is not known (Used)
 	Promised *uint64   `json:"promised,omitempty"` // to this pool's volumes, whether or not they use it; absent until they were counted
 	// Device is major:minor of its filesystem. Pools with the same share what is free.
 	Device     string `json:"device,omitempty"`

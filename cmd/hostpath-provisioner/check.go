@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
@@ -53,16 +53,22 @@ type poolCheck struct {
 	Size       *uint64 `json:"size,omitempty"`
 	Available  *uint64 `json:"available,omitempty"`
 	Reserve    *uint64 `json:"reserve,omitempty"`
-	Free       *uint64 `json:"free,omitempty"`
+	Free       *uint64 `json:"free,omitempty"`     // what one more volume can get
+	Used       *uint64 `json:"used,omitempty"`     // what the volumes take, if that is known
+	Promised   *uint64 `json:"promised,omitempty"` // what the pool keeps for them; absent before that was read
 	Inodes     *uint64 `json:"inodes,omitempty"`
 	InodesFree *uint64 `json:"inodesFree,omitempty"`
 }
 
-func checkOf(r hostcheck.Report) poolCheck {
-	one := poolCheck{Open: r.Open(), Report: r, Findings: []finding{}, Took: r.Took.Seconds()}
+func checkOf(of probed) poolCheck {
+	r := of.Report
+	one := poolCheck{Open: r.Open(), Report: r, Findings: []finding{}, Took: r.Took.Seconds(), Used: of.used, Promised: of.promised}
 	if r.Size > 0 {
-		one.Size, one.Available, one.Reserve, one.Free = &r.Size, &r.Available, &r.Reserve, &r.Free
+		one.Size, one.Available, one.Reserve = &r.Size, &r.Available, &r.Reserve
 		one.Inodes, one.InodesFree = &r.Inodes, &r.InodesFree
+	}
+	if r.Size > 0 && of.promised != nil {
+		one.Free = &r.Free
 	}
 	return one
 }
@@ -130,7 +136,7 @@ func (p *program) reloadable(cfg config.Config) error {
 }
 
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
-	all := checked{Schema: daemon.SchemaVersion, Pools: p.probeAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode(), Landlock: confine.ABI()}
+	all := checked{Schema: daemon.SchemaVersion, Pools: p.checkAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode(), Landlock: confine.ABI()}
 	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))...) {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
@@ -158,31 +164,32 @@ func worst(pools []poolCheck) (err error) {
 	return err
 }
 
-// probeAll looks at all pools at once, so that one that hangs does not delay the others.
-func (p *program) probeAll(ctx context.Context, pools []config.Pool, deadline time.Duration) []poolCheck {
+// checkAll looks at all pools.
+func (p *program) checkAll(ctx context.Context, pools []config.Pool, deadline time.Duration) []poolCheck {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	all := make([]poolCheck, len(pools))
-	var looking sync.WaitGroup
-	for i, pool := range pools {
-		looking.Go(func() {
-			r := p.probe(ctx, pool)
-			r.Findings = append(r.Findings, projects(ctx, pool, r)...)
-			all[i] = checkOf(r)
-			for _, f := range r.Findings {
-				all[i].Findings = append(all[i].Findings, finding{f, poolHint(f.Reason, pool)})
-			}
-		})
+	for i, one := range p.probeAll(ctx, pools) {
+		all[i] = checkOf(one)
+		for _, f := range one.Findings {
+			all[i].Findings = append(all[i].Findings, finding{f, poolHint(f.Reason, pools[i])})
+		}
 	}
-	looking.Wait()
 	return all
 }
 
 // probe looks at a pool once, with what is remembered of it and what its records say.
 func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report {
+	r, _ := p.look(ctx, pool)
+	return r
+}
+
+// look is probe with what is in the pool, nil where that was not read.
+func (p *program) look(ctx context.Context, pool config.Pool) (hostcheck.Report, *volume.Inventory) {
 	remembered, err := state.Remembered(p.stateDir, pool.Name)
 	r := hostcheck.NewProber(p.expect(pool, remembered)).Asking(mountpoint.Service, mountpoint.Under).Probe(ctx)
-	r.Findings = append(r.Findings, p.foreignRecords(ctx, pool, r)...)
+	inventory := inventoryOf(ctx, pool, r)
+	r.Findings = append(r.Findings, p.foreignRecords(pool, r, inventory)...)
 	if f, found := wrongLabels(ctx, pool, r); found {
 		r.Findings = append(r.Findings, f)
 	}
@@ -199,7 +206,7 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
 	}
 	p.explain(pool, &r)
-	return r.Without(pool.Accepts)
+	return r.Without(pool.Accepts), inventory
 }
 
 // explain compares the pool with the unit that this process is, or else with the daemon's.
@@ -219,9 +226,10 @@ func (p *program) expect(pool config.Pool, remembered string) hostcheck.Expect {
 // writeChecked prints a line for each pool and, below, everything that was found.
 func (p *program) writeChecked(c checked) error {
 	w := p.stdout
-	table := newTable(w, "POOL", "PATH", "STATUS", "FREE")
+	table := newTable(w, "POOL", "PATH", "STATUS", "USED", "PROMISED", "FREE")
 	for _, one := range c.Pools {
-		table.row(one.Pool, one.Path, verdict(one.Report), freeOf(one.Report.Free, one.Report.Size))
+		table.row(one.Pool, one.Path, verdict(one.Report), known(one.Used), known(one.Promised),
+			freeOf(one.Free, one.Report.Size))
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -271,11 +279,12 @@ func (p *program) writeFinding(of string, f finding) {
 	}
 }
 
-func freeOf(free, size uint64) string {
-	if size == 0 {
-		return "-"
+// freeOf is what one more volume can get, "" before that is known.
+func freeOf(free *uint64, size uint64) string {
+	if free == nil || size == 0 {
+		return ""
 	}
-	return words.Size(free) + " of " + words.Size(size)
+	return words.Size(*free) + " of " + words.Size(size)
 }
 
 func writeJSON(w io.Writer, v any) error {

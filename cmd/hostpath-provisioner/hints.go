@@ -64,6 +64,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonQuotaUnavailable:     "or set quota = \"off\" in [pool.POOL]: then nothing keeps a volume to its size; see docs/configuration.md",
 	hostcheck.ReasonQuotaUnknown:         "run it as root; a kernel before Linux 5.14 needs quota = \"off\" in [pool.POOL]",
 	hostcheck.ReasonNoSubvolumes:         "set snapshots = \"live\" or \"copy\" in [pool.POOL], or give the pool a btrfs; see docs/snapshots.md",
+	plan.ReasonPromised:                  "delete volumes, enlarge the filesystem, or raise overcommit in [pool.POOL]; what each volume was promised is in SIZE of: hostpath-provisioner volumes POOL",
 	plan.ReasonQuotaEscaped:              "find them with: find PATH -xdev -exec lsattr -pd {} +; and run their pods with hostUsers: false",
 	plan.ReasonFewProjects:               "give quota_ids in [pool.POOL] more projects; find the files that have them with: find PATH -xdev -exec lsattr -pd {} +",
 	hostcheck.ReasonProjectInherited:     "volumes that have the project keep it until they are removed",

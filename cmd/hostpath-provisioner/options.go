@@ -36,13 +36,7 @@ func mountOf(pool config.Pool, r hostcheck.Report) (on mounts.Mount, found bool)
 	if !pool.RequireMount || !r.Removable() {
 		return on, false
 	}
-	table, err := mounts.OpenTable()
-	if err != nil {
-		return on, false
-	}
-	all, _, err := table.Mounts()
-	on, found = mounts.Covering(all, pool.Path)
-	return on, found && err == nil
+	return coveringMount(pool.Path)
 }
 
 func lacking(options string) []string {

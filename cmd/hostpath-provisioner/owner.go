@@ -7,27 +7,29 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// records are those of a pool that was looked at.
-func records(ctx context.Context, pool config.Pool, r hostcheck.Report) ([]record.Record, error) {
-	inventory, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, r.Identity)
-	return inventory.Volumes, err
-}
-
-// foreignRecords finds what the records say against this node's working in a pool. What cannot be
-// read is said by the volumes command.
-func (p *program) foreignRecords(ctx context.Context, pool config.Pool, r hostcheck.Report) []hostcheck.Finding {
+// inventoryOf is what is in a pool that was looked at, nil if that cannot be read: the volumes
+// command says why.
+func inventoryOf(ctx context.Context, pool config.Pool, r hostcheck.Report) *volume.Inventory {
 	if !r.Removable() {
 		return nil
 	}
-	all, err := records(ctx, pool, r)
+	all, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, r.Identity)
 	if err != nil {
 		return nil
 	}
+	return &all
+}
+
+// foreignRecords finds what the records say against this node's working in a pool.
+func (p *program) foreignRecords(pool config.Pool, r hostcheck.Report, inventory *volume.Inventory) []hostcheck.Finding {
+	if inventory == nil {
+		return nil
+	}
+	all := inventory.Volumes
 	of := plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope}
 	return ownership.Findings(ownership.Facts{Pool: of, Node: p.node, NodeKnown: true, MarkedNode: r.Mark.Node, MarkedScope: r.Mark.Scope,
 		Census: ownership.CensusOf(all, of, p.node, r.Mark.Former())})
@@ -35,9 +37,9 @@ func (p *program) foreignRecords(ctx context.Context, pool config.Pool, r hostch
 
 // recordedNodes are the nodes that the records of a pool name.
 func recordedNodes(ctx context.Context, pool config.Pool, r hostcheck.Report) ([]string, error) {
-	all, err := records(ctx, pool, r)
+	all, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, r.Identity)
 	var names []string
-	for _, r := range all {
+	for _, r := range all.Volumes {
 		names = append(names, r.Node)
 	}
 	return names, err

@@ -51,20 +51,7 @@ func (p *program) quotaCommand() *cobra.Command {
 // projects finds files that no limit of a volume counts, and whether there are projects for more
 // volumes, in a pool that can be looked at. A process that may not ask the kernel finds nothing:
 // the daemon tells the node.
-func projects(ctx context.Context, pool config.Pool, r hostcheck.Report) []hostcheck.Finding {
-	if pool.Quota != config.QuotaProject || !r.Removable() {
-		return nil
-	}
-	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
-	return projectsFrom(ctx, store, r)
-}
-
-func projectsFrom(ctx context.Context, store *volume.Pool, r hostcheck.Report) (all []hostcheck.Finding) {
-	takes, err := store.Usage(ctx, r.Identity)
-	if err != nil {
-		return nil
-	}
+func projects(takes volumeusage.Pool) (all []hostcheck.Finding) {
 	if message := volumeusage.Escaped(takes); message != "" {
 		all = append(all, hostcheck.Finding{Reason: plan.ReasonQuotaEscaped, Severity: hostcheck.Warn, Message: message})
 	}

@@ -69,14 +69,21 @@ func TestQuotaApply(t *testing.T) {
 	if err := l.list(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if got := projectsFrom(t.Context(), store, hostcheck.Report{Identity: id}); len(got) != 0 {
+	found := func() []hostcheck.Finding {
+		takes, err := store.Usage(t.Context(), id)
+		if err != nil {
+			t.Error(err)
+		}
+		return projects(takes)
+	}
+	if got := found(); len(got) != 0 {
 		t.Errorf("in a pool with volumes that have no limit: %v", got)
 	}
 	if err := store.Undo(t.Context(), id, "pvc-b"); err != nil {
 		t.Fatal(err)
 	}
 	kernel[8] = quota.Limit{}
-	if got := projectsFrom(t.Context(), store, hostcheck.Report{Identity: id}); len(got) != 1 || got[0].Reason != plan.ReasonQuotaEscaped || got[0].Severity != hostcheck.Warn {
+	if got := found(); len(got) != 1 || got[0].Reason != plan.ReasonQuotaEscaped || got[0].Severity != hostcheck.Warn {
 		t.Errorf("beside a project that no volume has: %v", got)
 	}
 	want := `VOLUME  CLAIM     SIZE     PROJECT  USED     LIMIT

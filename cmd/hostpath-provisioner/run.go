@@ -35,7 +35,7 @@ const (
 	exitGood  = 0
 	exitNot   = 1 // a pool, or whatever was asked about, is not as it should be
 	exitUsage = 2 // the command line or the configuration
-	exitFull  = 3 // check: the storage of every pool is there, and at least one takes no new volumes because it is full
+	exitFull  = 3 // check, status: the storage of every pool is there, and at least one takes no new volumes because it is full
 	// exitConfig is the daemon's for a configuration that it cannot start with (EX_CONFIG,
 	// sysexits.h): systemd does not try that again. It cannot be 2, which is how the Go runtime
 	// ends after a panic and after the SIGABRT of systemd's watchdog; those have to be tried again.

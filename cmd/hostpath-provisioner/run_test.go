@@ -66,9 +66,10 @@ var accidental = []struct {
 	{regexp.MustCompile(`\d+(\.\d)? [KMGT]iB of \d+(\.\d)? [KMGT]iB`), "FREE of SIZE"},
 	{regexp.MustCompile(`of 20\d\d-\d\d-\d\d\)`), "of DATE)"},
 	{regexp.MustCompile(`pid \d+`), "pid PID"},
-	{regexp.MustCompile(`"(pid|size|available|reserve|free|promised|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
+	{regexp.MustCompile(`"(pid|size|available|reserve|free|used|promised|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
 	{regexp.MustCompile(`"tookSeconds": [0-9.e-]+`), `"tookSeconds": S`},
 	{regexp.MustCompile(`(\S) {2,}`), "$1  "}, // columns are as wide as the test's directory
+	{regexp.MustCompile(`  [\d.]+ [KM]?i?B(  [^ ]+(?: [KMGT]?i?B)?  FREE of SIZE)`), "  USED$1"},
 }
 
 // call runs the program and returns all it printed: stdout, stderr after a line "--", and the exit
@@ -342,17 +343,24 @@ func TestStatus(t *testing.T) {
 	s := &story{h: h}
 	s.says("no daemon")
 	s.call("status")
-	free, promised := uint64(9<<30), uint64(3<<29)
+	free, promised, little, used := uint64(9<<30), uint64(3<<29), uint64(11<<10), uint64(5<<20)
 	good := daemon.Status{
 		Time: noon.Add(-3 * time.Second), PID: os.Getpid(), Version: "v1.2.3", Node: "node-a", Provisioner: "hostpath-provisioner", Ready: true,
 		Sentence: "1 of 1 pool open on node node-a, 12 volumes, 9.0 GiB for new ones",
-		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: &free, Promised: &promised, Volumes: 12}},
+		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: &free, Promised: &promised, Used: &used, Volumes: 12}},
 	}
 	put := h.status
 	put(good)
 	s.says("all is well")
 	s.call("status")
 	s.call("status", "--json")
+	full := good
+	full.Pools = []daemon.PoolStatus{full.Pools[0]}
+	full.Pools[0].Open, full.Pools[0].Full, full.Pools[0].Free = false, true, &little
+	full.Pools[0].Reason, full.Pools[0].Message = "Promised", "one more volume can get 11 KiB"
+	put(full)
+	s.says("all is promised")
+	s.call("status")
 	bad := good
 	bad.Ready, bad.API, bad.Sentence = false, "connection refused", "waiting for the API: connection refused; pool bulk is closed: it is not mounted"
 	bad.Pools = append(bad.Pools, daemon.PoolStatus{Name: "bulk", Path: "/srv/bulk", Since: noon.Add(-50 * time.Hour), Reason: "NotMounted", Message: "nothing is mounted at /srv/bulk"},
@@ -365,6 +373,7 @@ func TestStatus(t *testing.T) {
 	s.says("the API alone is away")
 	away := good
 	away.API = "connection refused"
+	away.Pools = full.Pools
 	put(away)
 	s.call("status")
 	s.says("killed")

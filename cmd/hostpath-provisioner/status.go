@@ -37,10 +37,7 @@ func (p *program) statusCommand() *cobra.Command {
 			} else {
 				err = writeStatus(p.stdout, s, p.now())
 			}
-			if err == nil && !wellOf(s) {
-				err = errNot
-			}
-			return err
+			return cmp.Or(err, wellOf(s))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -61,15 +58,22 @@ func (p *program) status() (daemon.Status, error) {
 	return s, nil
 }
 
-// wellOf reports whether everything works: the API, all requests that something waits for, and all
-// pools.
-func wellOf(s daemon.Status) bool {
+// wellOf is nil if everything works: the API, all requests that something waits for, and all pools.
+// As for check it is errFull if pools are full and nothing else is wrong.
+func wellOf(s daemon.Status) error {
+	var err error
+	if !s.Ready || s.API != "" || s.Refuses() != nil {
+		return errNot
+	}
 	for _, pool := range s.Pools {
-		if !pool.Open {
-			return false
+		switch {
+		case pool.Full:
+			err = errFull
+		case !pool.Open:
+			return errNot
 		}
 	}
-	return s.Ready && s.API == "" && s.Refuses() == nil
+	return err
 }
 
 func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
@@ -86,9 +90,10 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		fmt.Fprintf(w, "credential for the API server until %s\n", s.CredentialExpires.UTC().Format(time.RFC3339))
 	}
 	fmt.Fprintln(w)
-	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "PROMISED", "FREE")
+	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "USED", "PROMISED", "FREE")
 	for _, pool := range s.Pools {
-		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes), promisedOf(pool), roomOf(pool))
+		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes),
+			known(pool.Used), known(pool.Promised), freeOf(pool.Free, pool.Size))
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -113,20 +118,12 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	return nil
 }
 
-// roomOf is what new volumes may take, "-" before that is known.
-func roomOf(pool daemon.PoolStatus) string {
-	if pool.Free == nil {
-		return "-"
-	}
-	return freeOf(*pool.Free, pool.Size)
-}
-
-// promisedOf is what the pool keeps for its volumes, "" before that was counted.
-func promisedOf(pool daemon.PoolStatus) string {
-	if pool.Promised == nil {
+// known is a size, "" if it is not known.
+func known(bytes *uint64) string {
+	if bytes == nil {
 		return ""
 	}
-	return words.Size(*pool.Promised)
+	return words.Size(*bytes)
 }
 
 func verdictOf(pool daemon.PoolStatus) string {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -115,9 +117,12 @@ type poolWorker struct {
 	sweep     chan struct{}       // remove the inline volumes that no pod has
 	inline    sync.Mutex          // held while one is made, or taken out of the pool
 	outage    outage
+	spent     spent
+	takes     atomic.Pointer[usage.Pool] // as last measured; nil: not known
 	// Used by the pool's loop alone: what the log and the node were told last, and how often it
 	// changed since.
 	reported gate.State
+	last     gate.State // as it was told, at the look before
 	changes  report.Changes
 	// When the pool's loop last turned, and a worker of each queue was last done with an item.
 	turned, claimed, looked progress

@@ -85,12 +85,14 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 		w.disk.Close()
 	}
 	w.elector.Look() // a leader that cannot work any more leaves the pool to another node
-	c.Metrics.Pool(after)
+	told := w.told(after)
+	c.Metrics.Pool(told)
 	w.outage.note(after.Open(), time.Now())
-	if gate.Changed(before, after) {
+	if gate.Changed(w.last, told) {
 		w.changes.Note()
 	}
-	c.reportPool(w, after)
+	w.last = told
+	c.reportPool(w, told)
 	moved := gate.Moved(before, after)
 	if after.Removable() && (!before.Removable() || moved) {
 		signal(w.recheck)

@@ -25,31 +25,47 @@ func (c *Controller) measure(ctx context.Context, w *poolWorker) {
 		c.measureOnce(ctx, w, &watch)
 		select {
 		case <-ctx.Done():
-			c.Metrics.Usage(w.Name, usage.Pool{})
+			c.takes(w, usage.Pool{})
 			return
 		case <-tick.C:
 		}
 	}
 }
 
+// takes keeps what was measured, for the status and for the metrics.
+func (c *Controller) takes(w *poolWorker, p usage.Pool) {
+	w.takes.Store(&p)
+	c.Metrics.Usage(w.Name, p)
+}
+
+// Takes is what the volumes of a pool take by their quotas, as last measured; zero: not known.
+func (c *Controller) Takes(pool string) usage.Pool {
+	if w := c.workers[pool]; w != nil {
+		if p := w.takes.Load(); p != nil {
+			return *p
+		}
+	}
+	return usage.Pool{}
+}
+
 // measureOnce has no figures while the pool is closed: those of before may be of other storage.
 func (c *Controller) measureOnce(ctx context.Context, w *poolWorker, watch *usage.Watch) {
 	h, ok := w.disk.Open(ctx)
 	if !ok {
-		c.Metrics.Usage(w.Name, usage.Pool{})
+		c.takes(w, usage.Pool{})
 		return
 	}
 	p, err := h.Usage()
 	key := "usage/" + w.Name
 	if err != nil {
-		c.Metrics.Usage(w.Name, usage.Pool{})
+		c.takes(w, usage.Pool{})
 		if ctx.Err() == nil && c.said.New(key, err.Error()) {
 			c.Log.Warn(err.Error(), "pool", w.Name)
 		}
 		return
 	}
 	c.said.Forget(key)
-	c.Metrics.Usage(w.Name, p)
+	c.takes(w, p)
 	for _, v := range watch.Full(p) {
 		if !c.nearlyFull(w.Name, v) {
 			watch.Retract(v.PV)

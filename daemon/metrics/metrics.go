@@ -50,9 +50,10 @@ type Sources struct {
 
 // Room is what a pool has for new volumes, in bytes.
 type Room struct {
-	Free     uint64 // for one more volume
-	Promised uint64 // to the pool's volumes
-	Counted  bool   // Promised is known
+	Free     uint64  // for one more volume
+	Promised uint64  // to the pool's volumes
+	Counted  bool    // Promised is known
+	Used     *uint64 // what they take; nil: that is not known
 }
 
 // Health is the health of the daemon and of the API, without that of the pools.
@@ -217,12 +218,14 @@ type roomOf struct{ rooms func() map[string]Room }
 
 var (
 	provisionable = prometheus.NewDesc(namespace+"_pool_provisionable_bytes", "What one more volume can get: what is available, less the reserve, and no more than was not promised.", []string{"pool"}, nil)
+	used          = prometheus.NewDesc(namespace+"_pool_used_bytes", "What the pool's volumes take, by their quotas, or what is in use on the filesystem that is the pool's alone; absent where neither is.", []string{"pool"}, nil)
 	promised      = prometheus.NewDesc(namespace+"_pool_promised_bytes", "What the pool keeps for its volumes, whether or not they use it: the sum of their sizes.", []string{"pool"}, nil)
 )
 
 // Describe is part of prometheus.Collector.
 func (roomOf) Describe(ch chan<- *prometheus.Desc) {
 	ch <- provisionable
+	ch <- used
 	ch <- promised
 }
 
@@ -230,6 +233,9 @@ func (roomOf) Describe(ch chan<- *prometheus.Desc) {
 func (r roomOf) Collect(ch chan<- prometheus.Metric) {
 	for pool, room := range r.rooms() {
 		ch <- prometheus.MustNewConstMetric(provisionable, prometheus.GaugeValue, float64(room.Free), pool)
+		if room.Used != nil {
+			ch <- prometheus.MustNewConstMetric(used, prometheus.GaugeValue, float64(*room.Used), pool)
+		}
 		if room.Counted {
 			ch <- prometheus.MustNewConstMetric(promised, prometheus.GaugeValue, float64(room.Promised), pool)
 		}

@@ -26,7 +26,7 @@ var (
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
 		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
-		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened,
+		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened, ReasonPromised,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,
 		ReasonOtherHost, ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonPathChanged,
 		ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,

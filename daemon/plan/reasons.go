@@ -55,6 +55,7 @@ const (
 	ReasonVolumeFailedDelete    = "VolumeFailedDelete"
 	ReasonPurgeFailed           = "PurgeIncomplete"
 	ReasonPoolOpened            = "PoolOpened"
+	ReasonPromised              = "Promised"
 	ReasonStateUnreadable       = "StateUnreadable"
 	ReasonStateUnwritable       = "StateUnwritable"
 	ReasonPoolInUse             = "PoolInUse"

@@ -105,6 +105,7 @@ func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {
 			u.Others = append(u.Others, one)
 			continue
 		}
+		u.Used += one.Bytes
 		if r.Kind != record.Volume { // a snapshot was full from the start, and an inline volume has no claim to tell
 			continue
 		}

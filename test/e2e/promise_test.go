@@ -141,3 +141,71 @@ func TestTwoClaimsOfAPod(t *testing.T) {
 	w.Eventually("the claim is given back", func() bool { return strings.Contains(a.Log(), "gave the claim back") })
 	w.Eventually("one volume is promised its size", func() bool { return a.promised() == 50<<20 })
 }
+
+// A pool of which all is promised says so: to the operator's commands, with an exit code, and to
+// the metrics. It is open again with the volume that goes.
+func TestAllPromisedIsFull(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 500), "a")
+	address := h.metrics()
+	h.run()
+	class := w.Class("c", immediate)
+	w.claim("first", class, "100Mi")
+	w.Bound("first")
+	metrics := func() string { return page(w, "http://"+address+"/metrics") }
+	w.Eventually("it is counted", func() bool { return h.promised() == 100<<20 })
+	for _, command := range []string{"check", "status"} {
+		if out, code := h.Call(command); code != 0 || !strings.Contains(out, " open ") {
+			t.Errorf("%s: exit code %d\n%s", command, code, out)
+		}
+	}
+	free := h.pool().Free
+	w.claim("rest", class, fmt.Sprint(free-11<<10))
+	w.Bound("rest")
+	w.Eventually("the status tells it", func() bool { return h.pool().Reason == "Promised" })
+	if now := h.pool(); now.Open || !now.Full || now.Free != 11<<10 || now.Used == 0 {
+		t.Errorf("%+v", now)
+	}
+	for _, command := range []string{"check", "status"} {
+		if out, code := h.Call(command); code != 3 || !strings.Contains(out, "full: Promised ") ||
+			!strings.Contains(out, " 11.0 KiB of ") || !strings.Contains(out, "hint: delete volumes") {
+			t.Errorf("%s: exit code %d\n%s", command, code, out)
+		}
+	}
+	w.Eventually("the metrics have it", func() bool {
+		now := metrics()
+		return strings.Contains(now, `pool_open{pool="fast"} 0`) &&
+			strings.Contains(now, `pool_finding{pool="fast",reason="Promised",severity="full"} 1`) &&
+			strings.Contains(now, `pool_used_bytes{pool="fast"} `)
+	})
+	small := w.claim("small", class, "10Mi")
+	w.refused(small, "NotEnoughSpace")
+	w.DeleteClaim("rest")
+	w.Bound("small")
+	w.Eventually("the pool is open", func() bool { return strings.Contains(metrics(), `pool_open{pool="fast"} 1`) })
+	if out, code := h.Call("check"); code != 0 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if log := h.Log(); !strings.Contains(log, "reason=Promised") || !strings.Contains(log, "pool fast: open, ") {
+		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// pool is what the status has for the pool.
+func (h *host) pool() (p struct {
+	Open, Full bool
+	Reason     string
+	Free, Used uint64
+}) {
+	h.w.Helper()
+	text, _ := h.Call("status", "--json")
+	s := struct {
+		Pools []*struct {
+			Open, Full bool
+			Reason     string
+			Free, Used uint64
+		}
+	}{}
+	h.w.Must(json.Unmarshal([]byte(text), &s))
+	return *s.Pools[0]
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+)
+
+// probed is what one look at a pool found, with what its records promise.
+type probed struct {
+	hostcheck.Report
+	promised *uint64 // to the pool's volumes, in bytes; nil: the records were not read
+	used     *uint64 // what they take; nil: that is not known
+}
+
+// probeAll looks at all pools at once, so that one that hangs does not delay the others. What one
+// more volume can get is less by what other pools on the same filesystem promised, so that these
+// are looked at, too.
+func (p *program) probeAll(ctx context.Context, pools []config.Pool) []probed {
+	looked := append([]config.Pool(nil), pools...)
+	for _, other := range p.loaded.Pools {
+		if beside(other, pools) {
+			looked = append(looked, other)
+		}
+	}
+	all := make([]probed, len(looked))
+	var looking sync.WaitGroup
+	for i, pool := range looked {
+		looking.Go(func() { all[i] = p.probeCounted(ctx, pool) })
+	}
+	looking.Wait()
+	promised, reports := map[string]uint64{}, []hostcheck.Report{}
+	for _, one := range all {
+		reports = append(reports, one.Report)
+		if one.promised != nil && one.Device != "" {
+			promised[one.Device] = plus(promised[one.Device], *one.promised)
+		}
+	}
+	for i, pool := range pools {
+		all[i].judge(pool, promised[all[i].Device], reports)
+	}
+	return all[:len(pools)]
+}
+
+// judge adds what the daemon says of a pool that is in order: what one more volume can get.
+func (one *probed) judge(pool config.Pool, onDevice uint64, all []hostcheck.Report) {
+	r := &one.Report
+	if one.used == nil && one.promised != nil {
+		one.used = daemon.Used(volumeusage.Pool{}, *r, daemon.Alone(pool, r.Device, all))
+	}
+	if one.promised == nil || r.Size == 0 {
+		return
+	}
+	room := capacity.Space{
+		Device: r.Device, Size: r.Size, RootOnly: r.RootOnly, Available: r.Available, Reserve: r.Reserve,
+		Overcommit: cmp.Or(pool.Overcommit, 1),
+	}.Room(max(onDevice, *one.promised))
+	r.Free = room.Free
+	if message := plan.AllPromised(room); message != "" && r.Open() {
+		r.Findings = append([]hostcheck.Finding{
+			{Reason: plan.ReasonPromised, Severity: hostcheck.Full, Message: message},
+		}, r.Findings...)
+	}
+}
+
+// probeCounted is probe with what the records promise.
+func (p *program) probeCounted(ctx context.Context, pool config.Pool) probed {
+	r, inventory := p.look(ctx, pool)
+	one := probed{Report: r}
+	if inventory != nil && r.Removable() {
+		promised := inventory.Promised()
+		one.promised = &promised
+	}
+	if pool.Quota == config.QuotaProject && r.Removable() {
+		store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+		store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
+		if takes, err := store.Usage(ctx, r.Identity); err == nil {
+			one.used = daemon.Used(takes, r, false)
+			one.Findings = append(one.Findings, projects(takes)...)
+		}
+	}
+	return one
+}
+
+// beside reports whether a pool is none of these and on the filesystem of one, by the mount table.
+func beside(other config.Pool, pools []config.Pool) bool {
+	on, known := coveringMount(other.Path)
+	found := false
+	for _, pool := range pools {
+		if pool.Name == other.Name {
+			return false
+		}
+		its, has := coveringMount(pool.Path)
+		found = found || known && has && its.Major == on.Major && its.Minor == on.Minor
+	}
+	return found
+}
+
+func coveringMount(path string) (on mounts.Mount, found bool) {
+	table, err := mounts.OpenTable()
+	if err != nil {
+		return on, false
+	}
+	all, _, err := table.Mounts()
+	on, found = mounts.Covering(all, path)
+	return on, found && err == nil
+}
+
+// plus is a+b, the largest number if that is more.
+func plus(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}
