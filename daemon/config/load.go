@@ -62,7 +62,7 @@ func (l *loader) read() []setting {
 		})
 		all = append(all, settings...)
 		l.errors = append(l.errors, errs...)
-		l.partial = l.partial || len(errs) > 0
+		l.partial = l.partial || len(errs) > 0 && settings == nil
 	}
 	return all
 }

@@ -132,6 +132,8 @@ func TestRefusals(t *testing.T) {
 		{"table for a value", minimal + "[pool.p.mode]\nx=1\n", "config.toml:4: pool.p.mode: want a string, got a table"},
 		{"array for a value", pool("owner = ['root']\n"), "config.toml:4: pool.p.owner: want a string, got an array"},
 		{"bare octal number", pool("mode = 0777 # all\n"), `config.toml:4: mode: write it in quotes: mode = "0777"`},
+		{"bare octal number that hides nothing", pool("mode = 0777\nmoed = 1\n"),
+			"config.toml:4: mode: write it in quotes: mode = \"0777\"\nconfig.toml:5: pool.p.moed: unknown key; did you mean \"mode\"?"},
 		{"date for a value", pool("owner = 2026-01-01\n"), "config.toml:4: pool.p.owner: want a string, got a date"},
 		{"misspelt", pool("immutible = 'off'\n"), `config.toml:4: pool.p.immutible: unknown key; did you mean "immutable"?`},
 		{"nothing near", pool("compression = 'off'\n"), `config.toml:4: pool.p.compression: unknown key`},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -65,14 +66,35 @@ func cause(err error) error {
 
 func parse(file string, data []byte) ([]setting, []Error) {
 	text := strings.TrimPrefix(string(data), "\xef\xbb\xbf") // the parser drops it, and counts from behind it
-	var root map[string]toml.Primitive
-	md, err := toml.Decode(text, &root)
-	if err != nil {
-		return nil, []Error{syntax(file, text, err)}
+	var errs []Error
+	for {
+		var root map[string]toml.Primitive
+		md, err := toml.Decode(text, &root)
+		if err == nil {
+			r := reader{file: file, text: text, md: &md}
+			r.table(nil, root)
+			return r.found, errs
+		}
+		one := syntax(file, text, err)
+		errs = append(errs, one)
+		quoted, is := quoteMode(text, one)
+		if !is {
+			return nil, errs
+		}
+		text = quoted // so that the other errors are found as well
 	}
-	r := reader{file: file, text: text, md: &md}
-	r.table(nil, root)
-	return r.found, nil
+}
+
+// quoteMode is the text with a mode in quotes for which the parser stopped.
+func quoteMode(text string, at Error) (quoted string, is bool) {
+	line := nthLine(text, at.Line)
+	m := bareOctal.FindStringSubmatch(line)
+	if m == nil {
+		return "", false
+	}
+	lines := strings.Split(text, "\n")
+	lines[at.Line-1] = strings.Replace(line, m[2], strconv.Quote(m[2]), 1)
+	return strings.Join(lines, "\n"), true
 }
 
 func syntax(file, text string, err error) Error {
