@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options) error {
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
 	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, promises: capacity.NewBook(), changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: ownership.NewLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.Keep(nil)
-	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, Health: d.health, Rooms: d.rooms})
+	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, States: d.countStates, Health: d.health, Rooms: d.rooms})
 	d.metrics.Reloaded(true, time.Now())
 	d.warn(hostcheck.CheckHost(os.DirFS("/")))
 	if err := capable(cfg); err != nil {
@@ -217,7 +217,9 @@ func (d *daemon) reload(g *generation) *generation {
 	d.metrics.Reloaded(err == nil, time.Now())
 	if err != nil {
 		d.Log.Error("the configuration was not reloaded, the old one stays in force: "+err.Error(), "reason", plan.ReasonReloadFailed, "file", d.Config)
-		g.badReload.Store(map[bool]string{true: "restart", false: "errors"}[errors.As(err, new(*RestartError)) || errors.Is(err, ErrNotCapable)])
+		refused := differenceOf(err)
+		refused.refused = true
+		g.differs.Store(refused)
 		d.keep(g, func(s Status) {
 			if g.started.Load() { // a signal during the start does not end the start
 				d.systemd.Ready(s.Sentence)
@@ -297,7 +299,7 @@ func (d *daemon) health() metrics.Health {
 	normal, warning := g.client.EventsDropped()
 	return metrics.Health{
 		Ready: d.usable() == nil, APIUp: g.apiUp(), LastSuccess: g.client.LastSuccess(), CredentialExpiry: g.client.Credential().Expires,
-		DroppedNormal: normal, DroppedWarning: warning,
+		ConfigInForce: g.differs.Load() == nil, DroppedNormal: normal, DroppedWarning: warning,
 	}
 }
 
@@ -356,6 +358,9 @@ func (d *daemon) tell(ctx context.Context) {
 		case <-d.changed:
 		case <-every.C:
 			d.replaced()
+			if g := d.now.get(); g != nil {
+				d.compareFiles(g)
+			}
 		}
 	}
 }
@@ -390,6 +395,17 @@ func (d *daemon) rooms() map[string]metrics.Room {
 			one.Free, one.Promised, one.Counted = room.Free, own, true
 		}
 		all[p.Name] = one
+	}
+	return all
+}
+
+// countStates is how many volumes are in each state, by pool.
+func (d *daemon) countStates() map[string]map[string]int {
+	all := map[string]map[string]int{}
+	if g := d.now.get(); g != nil {
+		for _, p := range g.cfg.Pools {
+			all[p.Name] = g.controller.States(p.Name)
+		}
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,9 +68,10 @@ type generation struct {
 	refused atomic.Bool  // the API server does not accept the credential
 	// troubleSince is when that began, in ns since the epoch; 0: nothing is.
 	troubleSince atomic.Int64
-	started      atomic.Bool  // READY=1 was sent: every pool was checked
-	ready        atomic.Bool  // the watches are complete, too, and work has begun
-	badReload    atomic.Value // string: why the file on disk is not what is in force
+	started      atomic.Bool                // READY=1 was sent: every pool was checked
+	ready        atomic.Bool                // the watches are complete, too, and work has begun
+	differs      atomic.Pointer[difference] // why the file on disk is not what is in force
+	stamp        string                     // of the files that were compared last
 }
 
 // Self is the daemon that a configuration describes, as the rules see it.
@@ -313,7 +315,7 @@ func (g *generation) onTrouble(err error) {
 	isRefused := errors.Is(err, kube.ErrCredentialRefused)
 	g.refused.Store(isRefused)
 	if err != nil {
-		text, reason := err.Error(), plan.ReasonAPIUnavailable
+		text, reason := withoutQuery(err), plan.ReasonAPIUnavailable
 		if isRefused {
 			text, reason = text+"; run: hostpath-provisioner enroll --admin-kubeconfig FILE", plan.ReasonCredentialRefused
 		}
@@ -330,12 +332,24 @@ func (g *generation) onTrouble(err error) {
 	signal(g.d.changed)
 }
 
+// withoutQuery is an error of a request without the parameters of its URL, which say nothing of why
+// it failed and make a line of 250 characters.
+func withoutQuery(err error) string {
+	text := err.Error()
+	if of := new(url.Error); errors.As(err, &of) {
+		if bare, _, has := strings.Cut(of.URL, "?"); has {
+			text = strings.ReplaceAll(text, of.URL, bare)
+		}
+	}
+	return text
+}
+
 // apiUp reports whether the API was read and can be used now.
 func (g *generation) apiUp() bool { return g.ready.Load() && g.trouble.Load() == "" }
 
 func (g *generation) status() Status {
 	s := Status{
-		Schema: SchemaVersion, OldConfig: g.badReload.Load() != nil,
+		Schema: SchemaVersion, OldConfig: g.differs.Load() != nil,
 		Time: time.Now(), PID: os.Getpid(), Version: g.d.Version, Node: g.cfg.Node, Provisioner: g.cfg.Provisioner,
 		Ready: g.ready.Load(), API: g.trouble.Load().(string), Confined: g.d.confined,
 	}
@@ -349,18 +363,19 @@ func (g *generation) status() Status {
 	for _, p := range g.cfg.Pools {
 		state := g.controller.Told(p.Name)
 		pool := poolStatus(state, p)
-		pool.Used = g.used(p, state.Report)
+		pool.Used, pool.States = g.used(p, state.Report), g.controller.States(p.Name)
 		pool.Volumes, pool.Worker = counts[pool.Name], leadership.NodeOf(g.controller.Leader(pool.Name))
 		pool.promise(g.controller.Room(pool.Name))
 		s.Pools = append(s.Pools, pool)
+		delete(counts, p.Name)
+	}
+	delete(counts, "") // objects without the label: LabelsMissing tells of them
+	if s.Left = counts; len(counts) == 0 {
+		s.Left = nil
 	}
 	s.Sentence = sentence(s)
-	switch why, _ := g.badReload.Load().(string); why {
-	case "":
-	case "restart":
-		s.Sentence = "the configuration file was changed and an older one is in force: for this change it has to be restarted; " + s.Sentence
-	default:
-		s.Sentence = "the configuration file has errors and an older one is in force; " + s.Sentence
+	if differs := g.differs.Load(); differs != nil {
+		s.Config, s.Sentence = differs.message, differs.sentence()+s.Sentence
 	}
 	return s
 }

@@ -74,12 +74,13 @@ func TestSentenceOfABadReload(t *testing.T) {
 		old       bool
 	}{
 		{"", "reading the API; ", false},
+		{whyDiffers, "the configuration file was changed and an older one is in force: it was not reloaded; reading the API; ", true},
 		{"errors", "the configuration file has errors and an older one is in force; reading the API; ", true},
 		{"restart", "the configuration file was changed and an older one is in force: for this change it has to be restarted; reading the API; ", true},
 	} {
 		_, g := newDaemon(t)
 		if c.why != "" {
-			g.badReload.Store(c.why)
+			g.differs.Store(&difference{why: c.why, message: "x"})
 		}
 		if s := g.status(); !strings.HasPrefix(s.Sentence, c.want) || s.OldConfig != c.old {
 			t.Errorf("%q: %q, previous configuration %v", c.why, s.Sentence, s.OldConfig)

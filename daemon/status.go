@@ -3,7 +3,9 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // StatusFile is the name, in the runtime directory, of the file that a running daemon keeps its
@@ -39,9 +42,13 @@ type Status struct {
 	Ready       bool         `json:"ready"`                           // every pool was checked, the API was read, and work has begun
 	API         string       `json:"api"`                             // what is wrong with the connection, "" if nothing is
 	NodeUnknown bool         `json:"nodeUnknown,omitempty"`           // the API was read, and it has no Node object of this name
-	OldConfig   bool         `json:"previousConfiguration,omitempty"` // the configuration on disk has errors, and an older one is in force
+	OldConfig   bool         `json:"previousConfiguration,omitempty"` // the configuration on disk is not the one in force
+	Config      string       `json:"configuration,omitempty"`         // why that on disk is not in force
 	Sentence    string       `json:"sentence"`                        // the same as systemd's STATUS
 	Pools       []PoolStatus `json:"pools"`
+	// Left are pools that are not configured any more, and how many volume objects of this node are
+	// in each: nothing removes them.
+	Left map[string]int `json:"unconfiguredPools,omitempty"`
 	// RefusedRequests is of how many things the API server refuses requests again and again,
 	// Refused the first of them.
 	RefusedRequests int              `json:"refusedRequests,omitempty"`
@@ -55,24 +62,28 @@ type Status struct {
 
 // PoolStatus is one pool's part of Status. Sizes are in bytes.
 type PoolStatus struct {
-	Name     string    `json:"name"`
-	Path     string    `json:"path"`
-	Open     bool      `json:"open"`
-	Since    time.Time `json:"since"`
-	Reason   string    `json:"reason,omitempty"` // why it is closed
-	Message  string    `json:"message,omitempty"`
-	Warnings []string  `json:"warnings,omitempty"`
-	Full     bool      `json:"full,omitempty"`     // it is not open, and only because it is full
-	Size     uint64    `json:"size,omitempty"`     // absent while the storage is
-	Free     *uint64   `json:"free,omitempty"`     // what new volumes may take; absent as well, and until they were counted
-	Used     *uint64   `json:"used,omitempty"`     // what its volumes take; absent where that is not known (Used)
-	Promised *uint64   `json:"promised,omitempty"` // to this pool's volumes, whether or not they use it; absent until they were counted
+	Name     string              `json:"name"`
+	Path     string              `json:"path"`
+	Open     bool                `json:"open"`
+	Since    time.Time           `json:"since"`
+	Reason   string              `json:"reason,omitempty"` // why it is closed
+	Message  string              `json:"message,omitempty"`
+	Warnings []string            `json:"warnings,omitempty"` // in words; Findings has their reasons
+	Findings []hostcheck.Finding `json:"findings,omitempty"` // all, as check has them
+	Full     bool                `json:"full,omitempty"`     // it is not open, and only because it is full
+	Size     uint64              `json:"size,omitempty"`     // absent while the storage is
+	Free     *uint64             `json:"free,omitempty"`     // what new volumes may take; absent as well, and until they were counted
+	Used     *uint64             `json:"used,omitempty"`     // what its volumes take; absent where that is not known (Used)
+	Promised *uint64             `json:"promised,omitempty"` // to this pool's volumes, whether or not they use it; absent until they were counted
 	// Device is major:minor of its filesystem. Pools with the same share what is free.
 	Device     string `json:"device,omitempty"`
 	MountPoint string `json:"mountPoint,omitempty"` // as configured
-	Volumes    int    `json:"volumes"`              // volume objects of this node in this pool
-	Scope      string `json:"scope"`
-	Worker     string `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
+	// States is how many volumes are in each state of the volumes command, of those that the records
+	// tell and those that this node's objects tell; absent before the records were read.
+	States  map[string]int `json:"states,omitempty"`
+	Volumes int            `json:"volumes"` // volume objects of this node in this pool
+	Scope   string         `json:"scope"`
+	Worker  string         `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
 }
 
 // refusedMost is how many of the refused requests the status has.
@@ -104,12 +115,15 @@ func ReadStatus(runtimeDir string) (Status, error) {
 // printable keeps what another user wrote from commanding the terminal, or from looking like other
 // lines.
 func (s *Status) printable() {
-	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Sentence}
+	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Config, &s.Sentence}
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Device, &p.MountPoint, &p.Worker)
 		for j := range p.Warnings {
 			words = append(words, &p.Warnings[j])
+		}
+		for j := range p.Findings {
+			words = append(words, &p.Findings[j].Reason, &p.Findings[j].Message)
 		}
 	}
 	for i := range s.Refused {
@@ -142,6 +156,7 @@ func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 	}
 	p.Reason, p.Message = s.Closed()
 	p.Full = !p.Open && s.Removable()
+	p.Findings = s.Report.Findings
 	for _, f := range s.Report.Findings {
 		if f.Reason != p.Reason {
 			p.Warnings = append(p.Warnings, f.Message)
@@ -183,9 +198,15 @@ func sentence(s Status) string {
 	if s.NodeUnknown {
 		parts = append(parts, fmt.Sprintf("the cluster has no node %q, claims wait for it", s.Node))
 	}
+	for _, pool := range slices.Sorted(maps.Keys(s.Left)) {
+		parts = append(parts, fmt.Sprintf("pool %s is not configured and has %s", words.Name(pool), words.Count(s.Left[pool], "volume")))
+	}
 	open, volumes, room := 0, 0, ", "+words.Size(s.free())+" for new ones"
 	for _, p := range s.Pools {
 		volumes += p.Volumes
+		if trouble := p.Trouble(); trouble != "" {
+			parts = append(parts, "pool "+p.Name+": "+trouble)
+		}
 		if p.Open {
 			open++
 			if p.Free == nil {
@@ -199,9 +220,24 @@ func sentence(s Status) string {
 		}
 		parts = append(parts, fmt.Sprintf("pool %s is %s: %s", p.Name, is, p.Message))
 	}
-	parts = append(parts, fmt.Sprintf("%d of %s open on node %s, %s%s",
-		open, words.Count(len(s.Pools), "pool"), s.Node, words.Count(volumes, "volume"), room))
+	if s.Ready { // before that the API was not read
+		room = ", " + words.Count(volumes, "volume") + room
+	}
+	parts = append(parts, fmt.Sprintf("%d of %s open on node %s%s",
+		open, words.Count(len(s.Pools), "pool"), s.Node, room))
 	return strings.Join(parts, "; ")
+}
+
+// Trouble says of how many volumes the data is lost, or not known, "" for none.
+func (p PoolStatus) Trouble() string {
+	var parts []string
+	if n := p.States["missing"]; n > 0 {
+		parts = append(parts, "the data of "+words.Count(n, "volume")+" is missing")
+	}
+	if n := p.States["damaged"]; n > 0 {
+		parts = append(parts, words.Count(n, "record")+" cannot be read")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // free is what new volumes may take in all open pools: that of a filesystem once, however many

@@ -30,8 +30,9 @@ func TestSentence(t *testing.T) {
 		"two on one filesystem":           {Status{Node: "a", Ready: true, Pools: []PoolStatus{onOne, onSame, onOther}}, "3 of 3 pools open on node a, 6 volumes, 7.0 GiB for new ones"},
 		"full":                            {Status{Node: "a", Ready: true, Pools: []PoolStatus{full}}, "pool fast is full: only 3 MiB are free; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
 		"a node without an object":        {Status{Node: "b", Ready: true, NodeUnknown: true, Pools: []PoolStatus{open}}, `the cluster has no node "b", claims wait for it; 1 of 1 pool open on node b, 2 volumes, 3.0 GiB for new ones`},
-		"before the API was read":         {Status{Node: "a", Pools: []PoolStatus{open}}, "reading the API; 1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
-		"the API away, and a pool closed": {Status{Node: "a", API: "connection refused", Pools: []PoolStatus{closed}}, "waiting for the API: connection refused; pool slow is closed: /srv/slow is not a mount point; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
+		"before the API was read":         {Status{Node: "a", Pools: []PoolStatus{open}}, "reading the API; 1 of 1 pool open on node a, 3.0 GiB for new ones"},
+		"the API away, and a pool closed": {Status{Node: "a", API: "connection refused", Pools: []PoolStatus{closed}}, "waiting for the API: connection refused; pool slow is closed: /srv/slow is not a mount point; 0 of 1 pool open on node a, 0 B for new ones"},
+		"a pool that was taken out":       {Status{Node: "a", Ready: true, Left: map[string]int{"old": 2}, Pools: []PoolStatus{open}}, "pool old is not configured and has 2 volumes; 1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := sentence(c.s); got != c.want {

@@ -78,9 +78,9 @@ func TestAdoptWords(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"an empty driver":             {plain, []string{"--from-csi", ""}, "--from-csi: no driver is named\nhint: run: hostpath-provisioner --help\nexit 2\n"},
+		"an empty driver":             {plain, []string{"--from-csi", ""}, "--from-csi: no driver is named\nhint: run: hostpath-provisioner adopt --help\nexit 2\n"},
 		"a driver, of a shared pool":  {plain + "scope = 'shared'\n", []string{"--from-csi", "d"}, "pool \"fast\" has scope shared, and a CSI driver's volumes are one node's\nexit 1\n"},
-		"undo with data of this node": {plain, []string{"--undo", "--yes-this-node-has-the-data"}, "--undo cannot be combined with --from-csi, --stopped, --released, --yes-nothing-runs-outside or --yes-this-node-has-the-data\nhint: run: hostpath-provisioner --help\nexit 2\n"},
+		"undo with data of this node": {plain, []string{"--undo", "--yes-this-node-has-the-data"}, "--undo cannot be combined with --from-csi, --stopped, --released, --yes-nothing-runs-outside or --yes-this-node-has-the-data\nhint: run: hostpath-provisioner adopt --help\nexit 2\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, c.config)

@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
@@ -39,8 +40,9 @@ type checked struct {
 	Host   []finding   `json:"host"`
 	// SELinux is "enforcing", "permissive" or "disabled".
 	SELinux string `json:"selinux"`
-	// Landlock is the ABI that the daemon can use here, 0 for none.
-	Landlock int `json:"landlock"`
+	// Landlock is the ABI that the daemon can use here, 0 for none; absent where this process may
+	// not ask.
+	Landlock *int `json:"landlock,omitempty"`
 }
 
 // poolCheck is a report with a hint beside each finding.
@@ -94,6 +96,9 @@ func (p *program) checkCommand() *cobra.Command {
 			if deadline <= 0 {
 				return usageError{fmt.Errorf("--deadline: %s is not positive", deadline)}
 			}
+			if configOnly && cluster {
+				return usageError{errors.New("--config-only looks at no cluster: leave one of --config-only and --cluster out")}
+			}
 			if configOnly {
 				if err := cmp.Or(cfg.WebError, p.reloadable(cfg)); err != nil {
 					return err
@@ -136,8 +141,14 @@ func (p *program) reloadable(cfg config.Config) error {
 }
 
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
-	all := checked{Schema: daemon.SchemaVersion, Pools: p.checkAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode(), Landlock: confine.ABI()}
+	all := checked{Schema: daemon.SchemaVersion, Pools: p.checkAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode()}
+	if abi, known := confine.ABI(); known {
+		all.Landlock = &abi
+	}
 	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))...) {
+		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
+	}
+	if f, found := p.notInForce(); found {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
 	write := p.writeChecked
@@ -148,6 +159,15 @@ func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.
 		return err
 	}
 	return worst(all.Pools)
+}
+
+// notInForce finds that the running daemon works with another configuration than this one.
+func (p *program) notInForce() (hostcheck.Finding, bool) {
+	s, err := p.status()
+	return hostcheck.Finding{
+		Reason: plan.ReasonNotInForce, Severity: hostcheck.Warn,
+		Message: "the running daemon (pid " + strconv.Itoa(s.PID) + ") has an older configuration: " + s.Config,
+	}, err == nil && s.Config != ""
 }
 
 // worst tells storage that is missing or wrong, which has to keep kubelet from starting, from
@@ -246,11 +266,14 @@ func (p *program) writeChecked(c checked) error {
 	return err
 }
 
-func landlockOf(abi int) string {
-	if abi == 0 {
+func landlockOf(abi *int) string {
+	switch {
+	case abi == nil:
+		return "whether Landlock is available is not known: this process's filter of system calls refuses the question"
+	case *abi == 0:
 		return "Landlock is not available on this kernel, so that the daemon reaches every file that its capabilities allow"
 	}
-	return fmt.Sprintf("Landlock is available (ABI %d)", abi)
+	return fmt.Sprintf("Landlock is available (ABI %d)", *abi)
 }
 
 func verdict(r hostcheck.Report) string {

@@ -56,6 +56,21 @@ func (p *program) checkCluster(ctx context.Context, cfg config.Config, asJSON bo
 	return nil
 }
 
+// whatWidth is how wide the last column is, so that a line has at most 100.
+const whatWidth = 76
+
+// wrapped is a text in lines of at most so many bytes, broken at spaces; a longer word stays whole.
+func wrapped(text string, most int) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > most {
+			lines, line = append(lines, line), ""
+		}
+		line += strings.Repeat(" ", min(len(line), 1)) + word
+	}
+	return append(lines, line)
+}
+
 func (p *program) writeCluster(c clusterChecked) error {
 	table := newTable(p.stdout, "CHECK", "STATUS", "WHAT")
 	for _, l := range c.Cluster {
@@ -66,7 +81,14 @@ func (p *program) writeCluster(c clusterChecked) error {
 		if l.Hint != "" {
 			what += "; " + l.Hint
 		}
-		table.row(p.mark(levels[l.Status])+l.Check, l.Status, what)
+		mark := p.mark(levels[l.Status])
+		for i, line := range wrapped(what, whatWidth) {
+			if i == 0 {
+				table.row(mark+l.Check, l.Status, line)
+			} else {
+				table.row(mark+" ", " ", line)
+			}
+		}
 	}
 	return table.flush()
 }

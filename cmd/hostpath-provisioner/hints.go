@@ -64,6 +64,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonQuotaUnavailable:     "or set quota = \"off\" in [pool.POOL]: then nothing keeps a volume to its size; see docs/configuration.md",
 	hostcheck.ReasonQuotaUnknown:         "run it as root; a kernel before Linux 5.14 needs quota = \"off\" in [pool.POOL]",
 	hostcheck.ReasonNoSubvolumes:         "set snapshots = \"live\" or \"copy\" in [pool.POOL], or give the pool a btrfs; see docs/snapshots.md",
+	plan.ReasonNotInForce:                "run: hostpath-provisioner check --config-only; then: systemctl reload hostpath-provisioner, or restart it where that says so",
 	plan.ReasonPromised:                  "delete volumes, enlarge the filesystem, or raise overcommit in [pool.POOL]; what each volume was promised is in SIZE of: hostpath-provisioner volumes POOL",
 	plan.ReasonQuotaEscaped:              "find them with: find PATH -xdev -exec lsattr -pd {} +; and run their pods with hostUsers: false",
 	plan.ReasonFewProjects:               "give quota_ids in [pool.POOL] more projects; find the files that have them with: find PATH -xdev -exec lsattr -pd {} +",
@@ -203,6 +204,9 @@ func confining(cfg config.Config) (flags string) {
 	return flags
 }
 
+// rootHelp is the hint against a mistake on the command line, before it is known of which command.
+const rootHelp = "run: hostpath-provisioner --help"
+
 func hintFor(err error) string {
 	var noPool noPoolError
 	var noVolume noVolumeError
@@ -216,7 +220,7 @@ func hintFor(err error) string {
 	case errors.As(err, &noPool):
 		return "the pools are: " + strings.Join(poolNames(noPool.c), ", ")
 	case errors.As(err, new(usageError)):
-		return "run: hostpath-provisioner --help"
+		return rootHelp
 	case errors.As(err, &noVolume):
 		return "what there is, is listed by: hostpath-provisioner volumes"
 	case errors.As(err, &closed):

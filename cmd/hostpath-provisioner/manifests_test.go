@@ -32,7 +32,7 @@ func TestManifestsConfinement(t *testing.T) {
 		"--class-prefix A":                      `--class-prefix: "A" cannot begin the name of a StorageClass`,
 	} {
 		got := h.raw(append([]string{"manifests"}, strings.Split(line, " ")...)...)
-		refused := "--\nhostpath-provisioner: " + want + "\nhint: run: hostpath-provisioner --help\nexit 2\n"
+		refused := "--\nhostpath-provisioner: " + want + "\nhint: run: hostpath-provisioner manifests --help\nexit 2\n"
 		if want != "" && got != refused || want == "" && !strings.HasSuffix(got, "\nexit 0\n") {
 			t.Errorf("%s: %s", line, got)
 		}

@@ -88,7 +88,7 @@ func TestHandOverOfAnotherScope(t *testing.T) {
 		{"shared", "--from-shared", "--from-shared: pool fast has scope shared"},
 	} {
 		h := newHost(t, plain+"scope = '"+c.scope+"'\n")
-		want := "--\nhostpath-provisioner: " + c.want + "\nhint: run: hostpath-provisioner --help\nexit 2\n"
+		want := "--\nhostpath-provisioner: " + c.want + "\nhint: run: hostpath-provisioner prepare --help\nexit 2\n"
 		if got := h.call("prepare", "fast", c.flag); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}

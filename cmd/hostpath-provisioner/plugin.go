@@ -19,8 +19,7 @@ import (
 // pluginName is the name by which kubectl finds this program as its plugin: kubectl hostpath.
 const pluginName = "kubectl-hostpath"
 
-// asPlugin has a call under kubectl's name print its help where one under the program's own name
-// runs the daemon.
+// asPlugin has a call under kubectl's name alone print the help.
 func asPlugin(called string, root *cobra.Command) {
 	if filepath.Base(called) != pluginName {
 		return

@@ -243,8 +243,8 @@ fast 6b-going emptying
 fast 7-lost missing
 fast 8-unmade nowhere
 fast 9-kept retained
-fast 9a-back bound (not watched)
-fast 9b-stripped released (not watched)
+fast 9a-back bound (of node another)
+fast 9b-stripped released (of node another)
 fast 9c-theirs orphaned
 fast 9d-unasked unknown
 fast 9e-csi half adopted
@@ -277,7 +277,7 @@ func TestEveryReasonHasAHint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasons := map[string]bool{reasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonInMemory: true, plan.ReasonNotServed: true, plan.ReasonScopeChanged: true, plan.ReasonPathChanged: true, plan.ReasonOtherHost: true, plan.ReasonRestartNeeded: true, plan.ReasonUnitOutdated: true, plan.ReasonQuotaEscaped: true, plan.ReasonFewProjects: true, plan.ReasonPromised: true}
+	reasons := map[string]bool{reasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonInMemory: true, plan.ReasonNotServed: true, plan.ReasonScopeChanged: true, plan.ReasonPathChanged: true, plan.ReasonOtherHost: true, plan.ReasonRestartNeeded: true, plan.ReasonUnitOutdated: true, plan.ReasonQuotaEscaped: true, plan.ReasonFewProjects: true, plan.ReasonPromised: true, plan.ReasonNotInForce: true}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if value, ok := n.(*ast.BasicLit); ok && value.Kind == token.STRING {
 			reason, err := strconv.Unquote(value.Value)

@@ -52,10 +52,12 @@ type program struct {
 	// mark is what a line on stdout begins with that tells of something of this level.
 	mark func(slog.Level) string
 
-	called string        // by which name the program was
-	host   string        // of the host's files that systemd writes; "" is /
-	node   string        // as the configuration that was loaded says
-	loaded config.Config // by the command that runs, if it did
+	called   string        // by which name the program was
+	ran      string        // the command, with the program's name before it
+	unhelped error         // why no help was shown
+	host     string        // of the host's files that systemd writes; "" is /
+	node     string        // as the configuration that was loaded says
+	loaded   config.Config // by the command that runs, if it did
 }
 
 // errNot ends a command whose output said already what is not as it should be.
@@ -89,7 +91,8 @@ func (p *program) run(args []string, stdin io.Reader) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends what the first could not
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
+	p.ran, err = ran.CommandPath(), cmp.Or(err, p.unhelped)
 	if err == nil { // a command that has printed half of what it had to print has not done its work
 		err = out.failed
 	}
@@ -121,7 +124,11 @@ func (p *program) complain(err error) {
 	for _, line := range linesOf(err) {
 		fmt.Fprintf(&terminal{to: p.stderr}, "%s%s: %s\n", mark, name, line)
 	}
-	if hint := hintFor(err); hint != "" {
+	hint := hintFor(err)
+	if hint == rootHelp && p.ran != "" && !errors.As(err, new(unknownCommandError)) {
+		hint = "run: " + p.ran + " --help"
+	}
+	if hint != "" {
 		fmt.Fprintf(p.stderr, "%shint: %s\n", mark, hint)
 	}
 }
@@ -144,15 +151,25 @@ func (p *program) root() *cobra.Command {
 		Use:   name,
 		Short: "Kubernetes volumes on this host's storage",
 		Long: "hostpath-provisioner turns PersistentVolumeClaims into directories on this host, in pools that\n" +
-			"it proves to be mounted before it touches them. Without a command it runs the daemon.",
+			"it proves to be mounted before it touches them. The daemon is the command run.",
 		Version:       p.version(),
 		Args:          knownCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          p.daemon,
+		RunE: func(*cobra.Command, []string) error { // and not a daemon beside the service's
+			return usageError{errors.New("no command is named")}
+		},
 
 		SuggestionsMinimumDistance: 2,
 	}
+	shown := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if words := c.Flags().Args(); c == root && len(words) > 0 { // cobra checks no argument before --help
+			p.unhelped = unknownCommand(root, words[0])
+			return
+		}
+		shown(c, args)
+	})
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := root.PersistentFlags()
@@ -288,15 +305,35 @@ func (p *program) load() (config.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	if p.kubeconfig != "" {
-		c.Kubeconfig = p.kubeconfig
-	}
+	c.Kubeconfig = cmp.Or(p.kubeconfig, p.credential(), c.Kubeconfig)
 	p.node = c.Node
 	for _, warning := range slices.Concat(c.Warnings, kube.KubeconfigRisks(c.Kubeconfig)) {
 		p.warn(warning)
 	}
 	p.loaded = c
 	return c, nil
+}
+
+// credentials is where systemd keeps what it gave to the daemon, as long as that runs, and where it
+// took that from (systemd.exec(5), LoadCredential=).
+var credentials = []string{
+	"run/credentials/" + name + ".service/" + systemd.CredentialKubeconfig,
+	"etc/credstore/" + name + ".kubeconfig", "run/credstore/" + name + ".kubeconfig",
+}
+
+// credential is the kubeconfig that the daemon has from systemd, "" if it has none: a command that
+// is called by hand uses that of the daemon.
+func (p *program) credential() string {
+	if own := systemd.Credential(systemd.CredentialKubeconfig); own != "" {
+		return own
+	}
+	for _, file := range credentials {
+		file = filepath.Join(p.host, file)
+		if _, err := os.Stat(file); err == nil {
+			return file
+		}
+	}
+	return ""
 }
 
 func (p *program) warn(text string) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging/charts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
@@ -61,6 +62,7 @@ var accidental = []struct {
 	find *regexp.Regexp
 	is   string
 }{
+	{regexp.MustCompile(`\n {16,}(\S)`), " $1"}, // a table's text breaks by the length of the test's directory
 	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "ID"},
 	{regexp.MustCompile(`/dev/loop\d+`), "LOOP"},
 	{regexp.MustCompile(`\d+(\.\d)? [KMGT]iB of \d+(\.\d)? [KMGT]iB`), "FREE of SIZE"},
@@ -141,7 +143,7 @@ const minimal = "node = 'node-a'\n[pool.fast]\npath = 'BASE/pool'\n"
 func TestUsage(t *testing.T) {
 	s := &story{h: newHost(t, minimal)}
 	for _, line := range []string{
-		"chek", "nosuch", "help nosuch", "check --deadline 0", "check --deadline -1s", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
+		"", "chek", "nosuch", "help nosuch", "nosuch --help", "--help nosuch", "check --config-only --cluster", "check --deadline 0", "check --deadline -1s", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
 		"volumes slow", "adopt", "adopt slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
 		"forget-node", "forget-node NODE", "forget-node a --force=b",
 		"import", "import fast", "import slow --from-node a",
@@ -177,7 +179,7 @@ func TestDirectories(t *testing.T) {
 func TestBadConfiguration(t *testing.T) {
 	h := newHost(t, "nod = 'node-a'\n[pool.fast]\npath = 'pool'\nmode = 777\n")
 	s := &story{h: h}
-	for _, line := range []string{"", "run", "check", "check --config-only", "prepare fast", "volumes", "manifests"} {
+	for _, line := range []string{"run", "check", "check --config-only", "prepare fast", "volumes", "manifests"} {
 		s.call(strings.Fields(line)...)
 	}
 	h.must(os.Remove(h.path("config.toml")))
@@ -274,7 +276,7 @@ func TestManifests(t *testing.T) {
 		{"--hostname", "node-a", `--hostname: "node-a" cannot be a node, or "" its label`},
 		{"--class-prefix", "Foo", `--class-prefix: "Foo" cannot begin the name of a StorageClass`},
 	} {
-		want := "--\nhostpath-provisioner: " + c.says + "\nhint: run: hostpath-provisioner --help\nexit 2\n"
+		want := "--\nhostpath-provisioner: " + c.says + "\nhint: run: hostpath-provisioner manifests --help\nexit 2\n"
 		if got := h.raw("manifests", c.flag, c.value); got != want {
 			t.Errorf("%s %s: got %s, want %s", c.flag, c.value, got, want)
 		}
@@ -361,12 +363,19 @@ func TestStatus(t *testing.T) {
 	put(full)
 	s.says("all is promised")
 	s.call("status")
+	typo := good
+	typo.OldConfig, typo.Config = true, "/etc/hostpath-provisioner/config.toml:3: pool.fast.moed: unknown key"
+	put(typo)
+	s.says("a reload that the check refused")
+	s.call("status")
+	s.call("check")
 	bad := good
 	bad.Ready, bad.API, bad.Sentence = false, "connection refused", "waiting for the API: connection refused; pool bulk is closed: it is not mounted"
 	bad.Pools = append(bad.Pools, daemon.PoolStatus{Name: "bulk", Path: "/srv/bulk", Since: noon.Add(-50 * time.Hour), Reason: "NotMounted", Message: "nothing is mounted at /srv/bulk"},
-		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Warnings: []string{"the directory /srv/new has mode 0755"}},
+		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Findings: []hostcheck.Finding{{Reason: "ModeTooOpen", Severity: hostcheck.Warn, Message: "the directory /srv/new has mode 0755"}}},
 		daemon.PoolStatus{Name: "files", Path: "/srv/files", Open: true, Scope: "shared", Worker: "node-b"},
 		daemon.PoolStatus{Name: "more", Path: "/srv/more", Open: true, Scope: "shared"})
+	bad.Left = map[string]int{"old": 3}
 	put(bad)
 	s.says("nothing is well")
 	s.call("status")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // errNoDaemon says that there is no daemon whose status could be printed.
@@ -58,15 +61,18 @@ func (p *program) status() (daemon.Status, error) {
 	return s, nil
 }
 
-// wellOf is nil if everything works: the API, all requests that something waits for, and all pools.
+// wellOf is nil if everything works: the API, all requests that something waits for, all pools, and
+// the next start with the configuration on disk.
 // As for check it is errFull if pools are full and nothing else is wrong.
 func wellOf(s daemon.Status) error {
 	var err error
-	if !s.Ready || s.API != "" || s.Refuses() != nil {
+	if !s.Ready || s.API != "" || s.Refuses() != nil || s.OldConfig {
 		return errNot
 	}
 	for _, pool := range s.Pools {
 		switch {
+		case pool.Trouble() != "":
+			return errNot
 		case pool.Full:
 			err = errFull
 		case !pool.Open:
@@ -92,17 +98,26 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	fmt.Fprintln(w)
 	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "USED", "PROMISED", "FREE")
 	for _, pool := range s.Pools {
-		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), strconv.Itoa(pool.Volumes),
+		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), volumesOf(s, pool),
 			known(pool.Used), known(pool.Promised), freeOf(pool.Free, pool.Size))
 	}
 	if err := table.flush(); err != nil {
 		return err
+	}
+	if s.Config != "" {
+		fmt.Fprintf(w, "\nconfiguration: %s: %s\nhint: %s\n",
+			plan.ReasonNotInForce, s.Config, reasonHints[plan.ReasonNotInForce])
 	}
 	for _, refused := range s.Refused {
 		fmt.Fprintf(w, "\n%s: %s: %s\n", refused.What, plan.ReasonAPIRefused, refused.Message)
 	}
 	if more := s.RefusedRequests - len(s.Refused); more > 0 {
 		fmt.Fprintf(w, "\nand %s more\n", words.Count(more, "refused request"))
+	}
+	for _, pool := range slices.Sorted(maps.Keys(s.Left)) {
+		fmt.Fprintf(w, "\npool %s: warning %s: it is not configured, and this node has volumes in it: %d\nhint: %s\n",
+			printable(pool), plan.ReasonUnknownPool, s.Left[pool],
+			"add the pool again as it was, or see \"A pool that is no longer configured\" in docs/operation.md")
 	}
 	for _, pool := range s.Pools {
 		if !pool.Open {
@@ -111,11 +126,29 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 				fmt.Fprintf(w, "hint: %s\n", hint)
 			}
 		}
-		for _, warning := range pool.Warnings {
-			fmt.Fprintf(w, "\npool %s: warning: %s\n", pool.Name, warning)
+		if trouble := pool.Trouble(); trouble != "" {
+			fmt.Fprintf(w, "\npool %s: %s\nhint: which, says: hostpath-provisioner volumes %s\n", pool.Name, trouble, pool.Name)
+		}
+		for _, f := range pool.Findings {
+			if f.Reason == pool.Reason {
+				continue
+			}
+			what := f.Reason
+			if f.Severity == hostcheck.Warn {
+				what = "warning " + what
+			}
+			fmt.Fprintf(w, "\npool %s: %s: %s\n", pool.Name, what, f.Message)
 		}
 	}
 	return nil
+}
+
+// volumesOf is how many volume objects a pool has, "" before the API was read.
+func volumesOf(s daemon.Status, pool daemon.PoolStatus) string {
+	if !s.Ready {
+		return ""
+	}
+	return strconv.Itoa(pool.Volumes)
 }
 
 // known is a size, "" if it is not known.

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,11 +91,19 @@ func withoutObject(disks []disk, all objects) (names []string) {
 
 // warnUnwatched says once what may be done about volumes that no daemon of this node watches.
 func (p *program) warnUnwatched(volumes []volumeRow) {
-	n := 0
+	n, elsewhere := 0, map[string]int{}
 	for _, v := range volumes {
-		if v.Unwatched {
+		switch {
+		case v.Node != "":
+			elsewhere[v.Pool+" --from-node "+printable(v.Node)]++
+		case v.Unwatched:
 			n++
 		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(elsewhere)) {
+		fmt.Fprintf(p.stderr, "%s: warning: volumes that are here, and whose PersistentVolume is another node's: %d; "+
+			"if their disk was moved to this node for good, run: hostpath-provisioner import %s\n",
+			name, elsewhere[of], of)
 	}
 	if n > 0 {
 		fmt.Fprintf(p.stderr, "%s: warning: volumes whose PersistentVolume has not the labels "+

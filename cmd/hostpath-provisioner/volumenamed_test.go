@@ -10,7 +10,7 @@ import (
 
 // listing responds to lists and watches of volumes with none, and has one named volume, which no
 // label tells.
-func listing(name, uid string, asked *atomic.Int32) http.HandlerFunc {
+func listing(name, uid string, asked *atomic.Int32, labels ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		wanted := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
@@ -21,8 +21,8 @@ func listing(name, uid string, asked *atomic.Int32) http.HandlerFunc {
 			refusing(http.StatusForbidden, "Forbidden", "not this one")(w, r)
 		case wanted == name:
 			asked.Add(1)
-			fmt.Fprintf(w, `{"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": %[1]q, "uid": "of-%[1]s"},
-				"spec": {"claimRef": {"namespace": "shop", "name": "data", "uid": %q}}, "status": {"phase": "Bound"}}`, name, uid)
+			fmt.Fprintf(w, `{"kind": "PersistentVolume", "apiVersion": "v1", "metadata": {"name": %[1]q, "uid": "of-%[1]s", "labels": {%[3]s}},
+				"spec": {"claimRef": {"namespace": "shop", "name": "data", "uid": %[2]q}}, "status": {"phase": "Bound"}}`, name, uid, strings.Join(labels, ", "))
 		case wanted != "persistentvolumes":
 			asked.Add(1)
 			w.WriteHeader(http.StatusNotFound)
@@ -66,6 +66,31 @@ func TestVolumesByName(t *testing.T) {
 		}
 	}
 	if json := h.call("volumes", "fast", "--json"); strings.Count(json, `"unwatched": true`) != 1 {
+		t.Errorf("%s", json)
+	}
+}
+
+// A bound volume of a disk that came from another node is told as that node's, with the command that
+// takes it over: who reads "orphaned" removes it.
+func TestVolumeOfAnotherNode(t *testing.T) {
+	h := newHost(t, plain)
+	h.call("prepare", "fast")
+	h.record("node-b", "pvc-a")
+	h.record("node-b", "pvc-b")
+	h.own("node-a", "0a1b")
+	var asked atomic.Int32
+	h.apiServer(listing("pvc-a", "u-pvc-a", &asked, `"hostpath-provisioner/node": "node-b"`, `"hostpath-provisioner/pool": "fast"`))
+	out := h.call("volumes", "fast")
+	for _, want := range []string{"bound (of node node-b)\n", "whose PersistentVolume is another node's: 1; if their disk was moved to this node " +
+		"for good, run: hostpath-provisioner import fast --from-node node-b\n"} {
+		if strings.Count(out, want) != 1 {
+			t.Errorf("no %q:\n%s", want, out)
+		}
+	}
+	if strings.Count(out, "orphaned\n") != 1 || strings.Contains(out, "LabelsMissing") {
+		t.Errorf("%s", out)
+	}
+	if json := h.call("volumes", "fast", "--json"); strings.Count(json, `"node": "node-b"`) != 1 {
 		t.Errorf("%s", json)
 	}
 }

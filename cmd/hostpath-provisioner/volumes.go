@@ -72,6 +72,7 @@ type volumeRow struct {
 	Promised  int64  `json:"promised,omitempty"`  // bytes that the pool keeps for it, if that is another number
 	State     string `json:"state"`
 	Unwatched bool   `json:"unwatched,omitempty"` // no daemon of this node finds its object by labels
+	Node      string `json:"node,omitempty"`      // whose label such an object has, if that is another node
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
 	Used        *uint64 `json:"used,omitempty"` // bytes
 	Limit       uint64  `json:"limit,omitempty"`
@@ -104,6 +105,7 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 	asking.Go(func() { objects = p.askAPI(ctx, cfg) })
 	disks := p.listPools(ctx, pools)
 	asking.Wait()
+	objects.node = plan.NodeLabelValue(cfg.Node)
 	for i, pool := range pools {
 		if f, other := otherCluster(pool, disks[i].mark, objects.cluster); other {
 			disks[i].stranger = errors.New(f.Message)
@@ -126,6 +128,9 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 		}
 	}
 	p.warnUnwatched(all.Volumes)
+	if p.warnLost(all.Volumes) {
+		err = errNot
+	}
 	if asJSON {
 		return errors.Join(writeJSON(p.stdout, all), err)
 	}
@@ -180,6 +185,7 @@ type objects struct {
 	others  []*corev1.PersistentVolume // that the daemon does not watch, and that the records of these pools may be of
 	named   map[string]named           // of records that none of the others is of
 	handles map[string]bool            // that VolumeSnapshotContents name, nil: not known
+	node    string                     // the value of this node's label
 	cluster string                     // its ID, "" if this kubeconfig may not know it
 	err     error                      // why it was not asked
 }
@@ -356,6 +362,9 @@ func rows(d disk, api objects) []volumeRow {
 			found := api.named[v.PV]
 			if pv, asked = found.objectOf(v), found.err == nil; pv != nil {
 				row.Unwatched = true
+				if of := pv.Labels[plan.NodeLabel]; of != api.node {
+					row.Node = of
+				}
 			}
 		}
 		row.State = stateOf(v, pv, asked)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -103,8 +104,27 @@ func phase(pv *corev1.PersistentVolume) string {
 
 // state is what the table shows.
 func (r volumeRow) state() string {
-	if r.Unwatched {
+	switch {
+	case r.Node != "":
+		return r.State + " (of node " + printable(r.Node) + ")"
+	case r.Unwatched:
 		return r.State + " (not watched)"
 	}
 	return r.State
+}
+
+// warnLost tells of volumes whose data is not where their object says, or not known, and reports
+// whether there are any.
+func (p *program) warnLost(volumes []volumeRow) bool {
+	n := map[string]int{}
+	for _, v := range volumes {
+		n[v.State]++
+	}
+	if lost := n[stateMissing]; lost > 0 {
+		fmt.Fprintf(p.stderr, "%s: warning: volumes whose data is not here: %d; see VolumeLost in troubleshooting.md\n", name, lost)
+	}
+	if damaged := n[stateDamaged]; damaged > 0 {
+		fmt.Fprintf(p.stderr, "%s: warning: records that cannot be read: %d; see RecordDamaged in troubleshooting.md\n", name, damaged)
+	}
+	return n[stateMissing]+n[stateDamaged] > 0
 }

@@ -8,6 +8,7 @@
 package confine
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/landlock-lsm/go-landlock/landlock"
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"golang.org/x/sys/unix"
 )
 
 // Rules are what stays allowed. A path that does not exist is left out, and stays denied when it is
@@ -74,13 +76,14 @@ const (
 // that altogether, and a volume is created in one directory and renamed into another.
 const leastABI = 2
 
-// ABI returns the version of Landlock of this kernel, 0 if there is none that can be used.
-func ABI() int {
+// ABI returns the version of Landlock of this kernel, 0 if there is none that can be used. known is
+// false where a filter of system calls refused the question, as that of a unit does with EPERM.
+func ABI() (abi int, known bool) {
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil || abi < leastABI {
-		return 0
+		return 0, !errors.Is(err, unix.EPERM)
 	}
-	return abi
+	return abi, true
 }
 
 // self keeps the dentry of /proc/self, and with it the inode that the rule refers to: a dentry that
@@ -97,7 +100,8 @@ func Process(r Rules) (*Confined, error) {
 	if self == nil {
 		self, _ = os.Open("/proc/self") // without /proc there is no such rule either
 	}
-	c := &Confined{ABI: ABI(), SetGroupID: r.SetGroupID, Copy: r.Copy, files: map[string]os.FileInfo{}}
+	abi, _ := ABI()
+	c := &Confined{ABI: abi, SetGroupID: r.SetGroupID, Copy: r.Copy, files: map[string]os.FileInfo{}}
 	c.Unfiltered = !filtered
 	if c.ABI == 0 {
 		return c, nil

@@ -118,6 +118,7 @@ type poolWorker struct {
 	inline    sync.Mutex          // held while one is made, or taken out of the pool
 	outage    outage
 	spent     spent
+	tally     tally
 	takes     atomic.Pointer[usage.Pool] // as last measured; nil: not known
 	// Used by the pool's loop alone: what the log and the node were told last, and how often it
 	// changed since.

@@ -136,6 +136,7 @@ type deafObserver struct{ Metrics }
 
 func (deafObserver) Volume(string, string)    {}
 func (deafObserver) Expansion(string, string) {}
+func (deafObserver) Snapshot(string)          {}
 
 // stand is a controller with one open pool, "fast", on this disk.
 func stand(a *api, storage disk.Storage) (*Controller, *poolWorker) {

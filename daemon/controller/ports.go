@@ -181,6 +181,7 @@ type Metrics interface {
 	Volume(pool, reason string)
 	Part(pool, reason string)
 	Expansion(pool, reason string)
+	Snapshot(reason string)
 	Pool(s gate.State)
 	Usage(pool string, takes usage.Pool)
 }

@@ -64,8 +64,12 @@ func (c *Controller) keepRecords(ctx context.Context, w *poolWorker) {
 }
 
 func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
+	if !w.elector.Leads() {
+		w.tally.stop()
+		return nil
+	}
 	h, ok := w.disk.Open(ctx)
-	if !ok || !w.elector.Leads() {
+	if !ok {
 		return nil
 	}
 	mark := h.State.Report.Mark
@@ -75,10 +79,12 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 	if err := h.Sweep(); err != nil {
 		return err
 	}
-	records, err := h.Records()
+	inventory, err := h.Inventory()
 	if err != nil {
 		return err
 	}
+	w.tally.count(inventory)
+	records := inventory.Volumes
 	if w.owner.Count(records, mark) {
 		return nil // the gate closes
 	}
@@ -97,6 +103,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		return published && !c.begun.Has(letGoKey(rec.PV)) // the watch may not have brought yet that it went
 	})
 	if len(records) == 0 && c.cluster.ConfirmedLately() {
+		w.tally.compared()
 		return nil // the usual case costs no request
 	}
 	if err := c.cluster.Confirm(ctx); err != nil {
@@ -106,7 +113,11 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		signal(w.kick) // the API server is another cluster's since the pool was looked at
 		return nil
 	}
-	return c.compare(ctx, w, h, records, &comparison{c: c, sure: c.cluster.Owns(all, mark)})
+	err = c.compare(ctx, w, h, records, &comparison{c: c, sure: c.cluster.Owns(all, mark)})
+	if err == nil {
+		w.tally.compared()
+	}
+	return err
 }
 
 // compare looks at each of these records, also if one of them fails, and returns the first error.
@@ -148,11 +159,14 @@ func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 	for _, rec := range records {
 		places[rec.PV] = rec.Place
 	}
+	suspects := map[string]bool{}
 	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == w.Name && plan.MayLack(v, places[v.Name]) {
+			suspects[v.Name] = true
 			w.volumes.Add(item{name: v.Name})
 		}
 	}
+	w.tally.only(suspects)
 }
 
 // tellAstray tells the volumes of a pool to which no pod comes, because the node's labels are other
@@ -256,6 +270,7 @@ func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, r
 		switch verdict.Reason {
 		case "":
 		case plan.ReasonLabelsMissing:
+			w.tally.judge(rec.PV, stateUnwatched)
 			c.reportVolume(w, facts.Volume, verdict)
 		default:
 			err = c.orphan(ctx, w, h, rec)
@@ -348,6 +363,9 @@ func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec
 		return ignoreNotLeading(err)
 	}
 	err := h.Undo(rec.PV)
+	if err == nil {
+		w.tally.place(rec.PV, "")
+	}
 	if err == nil && rec.Origin.Name != "" {
 		w.purges.Add(item{name: rec.PV}) // a copy has data, which went to the trash
 	}
@@ -389,6 +407,7 @@ func (c *Controller) orphan(ctx context.Context, w *poolWorker, h disk.Handle, r
 }
 
 func (c *Controller) reportOrphan(w *poolWorker, rec record.Record) {
+	w.tally.judge(rec.PV, stateOrphaned)
 	if !c.said.New("orphan/"+rec.PV, plan.ReasonOrphaned) {
 		return
 	}

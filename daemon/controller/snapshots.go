@@ -350,6 +350,7 @@ func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenI
 	}
 	message := fmt.Sprintf("snapshot %s is on node %s in pool %s%s%s", rec.PV, c.Node, f.Pool.Name, how, c.copies.takeLacking(uid))
 	c.said.Forget(uid)
+	c.Metrics.Snapshot(plan.ReasonSnapshotReady)
 	c.Log.Info(message, "reason", plan.ReasonSnapshotReady, "snapshot", f.Content.Spec.SnapshotRef.Namespace+"/"+f.Content.Spec.SnapshotRef.Name, "pool", f.Pool.Name)
 	c.Events.Event(report.Snapshot(f.Content.Spec.SnapshotRef), corev1.EventTypeNormal, plan.ReasonSnapshotReady, message)
 	return nil
@@ -419,6 +420,7 @@ func (c *Controller) tellOfContent(of *snapshotapi.Content, v plan.Verdict) {
 
 func (c *Controller) warnOfContent(of *snapshotapi.Content, v plan.Verdict) {
 	ref := of.Spec.SnapshotRef
+	c.Metrics.Snapshot(v.Reason)
 	c.Log.Warn(v.Message, "reason", v.Reason, "snapshot", ref.Namespace+"/"+ref.Name)
 	c.Events.Event(report.Snapshot(ref), corev1.EventTypeWarning, v.Reason, v.Message)
 }

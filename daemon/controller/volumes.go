@@ -42,6 +42,7 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (af
 		return 0, c.diskFailed(w, pv, err)
 	}
 	verdict := plan.ForVolume(facts)
+	w.tally.lack(name, verdict.Reason == plan.ReasonVolumeLost)
 	if verdict.Action == plan.PutBack {
 		return 0, c.putBack(ctx, w, h, facts, verdict)
 	}
@@ -269,6 +270,7 @@ func (c *Controller) discard(ctx context.Context, w *poolWorker, pv string) erro
 		return err
 	}
 	c.begun.End(letGoKey(pv))
+	w.tally.place(pv, string(record.InTrash))
 	w.purges.Add(item{name: pv})
 	return nil
 }
@@ -401,6 +403,9 @@ func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (after
 		return 0, ignoreNotLeading(err)
 	}
 	err = h.Purge(pv)
+	if err == nil {
+		w.tally.place(pv, "")
+	}
 	if err == nil || ctx.Err() != nil {
 		c.begun.End("purge/" + pv)
 		c.said.Forget("purge/" + pv)

@@ -234,10 +234,16 @@ func (h Handle) Exists(directory string) (bool, error) {
 // Records returns the pool's records without those that are damaged: nothing is done with these,
 // and the volumes command shows them. The pool's account is corrected by them.
 func (h Handle) Records() ([]record.Record, error) {
+	inventory, err := h.Inventory()
+	return inventory.Volumes, err
+}
+
+// Inventory returns all that is in the pool, and corrects its account.
+func (h Handle) Inventory() (volume.Inventory, error) {
 	count := h.pool.counts(h.id)
 	inventory, err := call(h, func(s Storage) (volume.Inventory, error) { return s.List(h.ctx, h.id) })
 	count(inventory, err)
-	return inventory.Volumes, err
+	return inventory, err
 }
 
 // Sweep removes what earlier processes left half made.

@@ -29,6 +29,7 @@ type Metrics struct {
 	removed     *prometheus.CounterVec
 	parts       *prometheus.CounterVec
 	expansions  *prometheus.CounterVec
+	snapshots   *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
 	open        *prometheus.GaugeVec
 	closed      *prometheus.GaugeVec
@@ -45,7 +46,8 @@ type Metrics struct {
 type Sources struct {
 	Volumes func() map[string]int // volume objects by pool
 	Health  func() Health
-	Rooms   func() map[string]Room // by pool, of those whose storage is there
+	Rooms   func() map[string]Room           // by pool, of those whose storage is there
+	States  func() map[string]map[string]int // volumes by pool and state; may be nil
 }
 
 // Room is what a pool has for new volumes, in bytes.
@@ -63,6 +65,8 @@ type Health struct {
 	LastSuccess time.Time // when the API server last accepted a request or sent something; zero is never
 	// CredentialExpiry is when the kubeconfig's credential ends; zero: it does not say.
 	CredentialExpiry time.Time
+	// ConfigInForce: the configuration on disk is the one in force.
+	ConfigInForce bool
 
 	DroppedNormal, DroppedWarning int64 // events that were dropped because the queue was full, since the last reload
 }
@@ -76,6 +80,7 @@ func New(version string, from Sources) *Metrics {
 		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, that could not be, and that were put back or are lost, by reason.", "pool", "reason"),
 		parts:       counter("node_directories_total", "Directories that this node made for volumes of scope every-node that another one published, or could not make, once for each reason told.", "pool", "reason"),
 		expansions:  counter("expansions_total", "Bound claims that got the larger size that they request, and events that say why they have not got it, by reason.", "pool", "reason"),
+		snapshots:   counter("snapshots_total", "VolumeSnapshots that became ready, and events that say why one is not, by reason.", "reason"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "provision_duration_seconds", Help: "From a claim first seen to its volume object created.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
@@ -92,8 +97,8 @@ func New(version string, from Sources) *Metrics {
 	for _, reason := range refusalReasons {
 		m.refusals.WithLabelValues(reason)
 	}
-	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.duration, m.open, m.closed, m.probe, m.checks,
-		m.refusals, m.reloaded, m.reloadedAt, volumeCount{from.Volumes}, roomOf{from.Rooms}, healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.snapshots, m.duration, m.open, m.closed, m.probe, m.checks,
+		m.refusals, m.reloaded, m.reloadedAt, volumeCount{from.Volumes}, stateCount{from.States}, roomOf{from.Rooms}, healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, s := range m.sizes {
 		m.Registry.MustRegister(s.gauge)
 	}
@@ -137,6 +142,9 @@ func (m *Metrics) Part(pool, reason string) { m.parts.WithLabelValues(pool, reas
 
 // Expansion counts what became of a bound claim that requests more than it has.
 func (m *Metrics) Expansion(pool, reason string) { m.expansions.WithLabelValues(pool, reason).Inc() }
+
+// Snapshot counts a snapshot that is ready, or an event with the reason why one is not.
+func (m *Metrics) Snapshot(reason string) { m.snapshots.WithLabelValues(reason).Inc() }
 
 // Pool sets the metrics of a pool after a check.
 func (m *Metrics) Pool(s gate.State) {
@@ -213,6 +221,30 @@ func (v volumeCount) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// stateCount counts the volumes in each state at scrape time.
+type stateCount struct {
+	count func() map[string]map[string]int
+}
+
+func (stateCount) desc() *prometheus.Desc {
+	return prometheus.NewDesc(namespace+"_volumes", "Volumes of the pool by state, as the volumes command has them; each is counted once.", []string{"pool", "state"}, nil)
+}
+
+// Describe is part of prometheus.Collector.
+func (s stateCount) Describe(ch chan<- *prometheus.Desc) { ch <- s.desc() }
+
+// Collect is part of prometheus.Collector.
+func (s stateCount) Collect(ch chan<- prometheus.Metric) {
+	if s.count == nil {
+		return
+	}
+	for pool, states := range s.count() {
+		for state, n := range states {
+			ch <- prometheus.MustNewConstMetric(s.desc(), prometheus.GaugeValue, float64(n), pool, state)
+		}
+	}
+}
+
 // roomOf collects Room at scrape time.
 type roomOf struct{ rooms func() map[string]Room }
 
@@ -250,6 +282,7 @@ var (
 	apiUp            = prometheus.NewDesc(namespace+"_api_up", "1 if the API was read and nothing is wrong with it now, 0 if claims wait for it.", nil, nil)
 	credentialExpiry = prometheus.NewDesc(namespace+"_credential_expiry_timestamp_seconds", "When the credential ends with which this daemon talks to the API server; absent if that is not known.", nil, nil)
 	apiLast          = prometheus.NewDesc(namespace+"_api_last_success_timestamp_seconds", "When the API server last took a request of this daemon or sent it something; 0 is never.", nil, nil)
+	inForce          = prometheus.NewDesc(namespace+"_config_in_force", "1 if the configuration on disk is the one in force, 0 if it has errors, needs a restart, or was changed and not reloaded.", nil, nil)
 	dropped          = prometheus.NewDesc(namespace+"_events_dropped_total", "Events on claims, volumes and pods that were not written, because too many waited for the API.", []string{"type"}, nil)
 )
 
@@ -259,6 +292,7 @@ func (healthOf) Describe(ch chan<- *prometheus.Desc) {
 	ch <- apiUp
 	ch <- apiLast
 	ch <- credentialExpiry
+	ch <- inForce
 	ch <- dropped
 }
 
@@ -274,6 +308,7 @@ func (h healthOf) Collect(ch chan<- prometheus.Metric) {
 	if !now.CredentialExpiry.IsZero() {
 		ch <- prometheus.MustNewConstMetric(credentialExpiry, prometheus.GaugeValue, float64(now.CredentialExpiry.Unix()))
 	}
+	ch <- prometheus.MustNewConstMetric(inForce, prometheus.GaugeValue, boolean(now.ConfigInForce))
 	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedNormal), "Normal")
 	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedWarning), "Warning")
 }
@@ -287,6 +322,9 @@ func (m *Metrics) Expect(pools []string) {
 		for _, reason := range plan.ExpansionReasons {
 			m.expansions.WithLabelValues(pool, reason)
 		}
+	}
+	for _, reason := range plan.SnapshotReasons {
+		m.snapshots.WithLabelValues(reason)
 	}
 	for _, pool := range pools {
 		m.provisioned.WithLabelValues(pool)

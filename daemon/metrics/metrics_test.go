@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
@@ -25,8 +26,10 @@ func noRooms() map[string]Room { return nil }
 
 // The pool's series are its last report and nothing of the one before.
 func TestPoolSeriesFollowTheReport(t *testing.T) {
-	rooms := map[string]Room{"fast": {Free: 40, Promised: 20, Counted: true}, "new": {Free: 7}}
-	m := New("v1", Sources{func() map[string]int { return map[string]int{"fast": 3} }, noHealth, func() map[string]Room { return rooms }})
+	used := uint64(9)
+	rooms := map[string]Room{"fast": {Free: 40, Promised: 20, Counted: true, Used: &used}, "new": {Free: 7}}
+	m := New("v1", Sources{func() map[string]int { return map[string]int{"fast": 3} }, noHealth, func() map[string]Room { return rooms },
+		func() map[string]map[string]int { return map[string]map[string]int{"fast": {"bound": 2, "missing": 1}} }})
 	g := gate.New("fast")
 	tell := func(r hostcheck.Report) { _, s := g.Set(r, time.Now()); m.Pool(s) }
 	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
@@ -51,15 +54,23 @@ hostpath_provisioner_pool_provisionable_bytes{pool="new"} 7
 # HELP hostpath_provisioner_pool_size_bytes Size of the pool's filesystem.
 # TYPE hostpath_provisioner_pool_size_bytes gauge
 hostpath_provisioner_pool_size_bytes{pool="fast"} 100
+# HELP hostpath_provisioner_pool_used_bytes What the pool's volumes take, by their quotas, or what is in use on the filesystem that is the pool's alone; absent where neither is.
+# TYPE hostpath_provisioner_pool_used_bytes gauge
+hostpath_provisioner_pool_used_bytes{pool="fast"} 9
 # HELP hostpath_provisioner_pool_volumes Volume objects of this node, by pool.
 # TYPE hostpath_provisioner_pool_volumes gauge
 hostpath_provisioner_pool_volumes{pool="fast"} 3
+# HELP hostpath_provisioner_volumes Volumes of the pool by state, as the volumes command has them; each is counted once.
+# TYPE hostpath_provisioner_volumes gauge
+hostpath_provisioner_volumes{pool="fast",state="bound"} 2
+hostpath_provisioner_volumes{pool="fast",state="missing"} 1
 `
-	names := []string{"size_bytes", "avail_bytes", "provisionable_bytes", "promised_bytes", "finding", "open", "volumes"}
+	names := []string{"size_bytes", "avail_bytes", "provisionable_bytes", "promised_bytes", "finding", "open", "used_bytes", "volumes"}
 	for i, n := range names {
 		names[i] = "hostpath_provisioner_pool_" + n
 	}
-	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
+	compared := append(names, "hostpath_provisioner_volumes")
+	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), compared...); err != nil {
 		t.Error(err)
 	}
 	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
@@ -74,7 +85,7 @@ hostpath_provisioner_pool_volumes{pool="fast"} 3
 }
 
 func TestClaimsAreProvisionedOrRefused(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms})
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil})
 	m.Claim("fast", "ProvisioningSucceeded", time.Second)
 	m.Claim("fast", "PoolClosed", 0)
 	m.Claim("fast", "PoolClosed", 0)
@@ -91,7 +102,7 @@ func TestClaimsAreProvisionedOrRefused(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms})
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +156,11 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	asked, refused := make(chan struct{}), make(chan struct{})
 	ended, responded := make(chan error, 1), make(chan error, 1)
 	go func() {
+<<<<<<< HEAD
 		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms}).Serve(ctx, l, "", func() error { close(asked); <-refused; return nil }, nil)
+=======
+		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil}).Serve(ctx, l, nil, func() error { close(asked); <-refused; return nil }, nil)
+>>>>>>> a7c37c8d (status: tell lost volumes, a configuration that is not in force, and more)
 	}()
 	go func() {
 		r, err := http.Get("http://" + l.Addr().String() + "/healthz")
@@ -174,7 +189,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 // Each metric of an alert exists before anything has happened: an alert on a name that is misspelt,
 // or on a series that is born at its first failure, never fires.
 func TestAlertsHaveTheirMetrics(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms})
+	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil})
 	m.Expect([]string{"fast"})
 	_, s := gate.New("fast").Set(hostcheck.Report{Pool: "fast"}, time.Now())
 	m.Pool(s)
@@ -186,17 +201,27 @@ func TestAlertsHaveTheirMetrics(t *testing.T) {
 	for _, family := range families {
 		there[family.GetName()] = true
 	}
+	described := make(chan *prometheus.Desc, 1000)
+	m.Registry.Describe(described)
+	close(described)
+	known := ""
+	for d := range described {
+		known += d.String()
+	}
 	rules, err := os.ReadFile("../../packaging/prometheus/rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := regexp.MustCompile(`(?m)^ +expr: .*?(hostpath_provisioner_[a-z_]+)`).FindAllSubmatch(rules, -1)
-	if len(names) < 5 {
-		t.Fatalf("%d alerts", len(names))
+	names := regexp.MustCompile(`(increase\()?(hostpath_provisioner_[a-z_]+)`).FindAllSubmatch(rules, -1)
+	if len(names) < 25 {
+		t.Fatalf("%d metrics", len(names))
 	}
 	for _, name := range names {
-		if !there[string(name[1])] {
-			t.Errorf("%s has no series at the start", name[1])
+		if !strings.Contains(known, `"`+string(name[2])+`"`) {
+			t.Errorf("%s is no metric", name[2])
+		}
+		if len(name[1]) > 0 && !there[string(name[2])] {
+			t.Errorf("%s has no series at the start", name[2])
 		}
 	}
 	for _, reason := range plan.VolumeReasons {
@@ -211,7 +236,7 @@ func TestAlertsHaveTheirMetrics(t *testing.T) {
 
 // Dropped events are counted in a metric.
 func TestDroppedEvents(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }, noRooms})
+	m := New("v1", Sources{func() map[string]int { return nil }, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }, noRooms, nil})
 	want := `
 # HELP hostpath_provisioner_events_dropped_total Events on claims, volumes and pods that were not written, because too many waited for the API.
 # TYPE hostpath_provisioner_events_dropped_total counter

@@ -24,13 +24,15 @@ var (
 		ReasonExpanded, ReasonNotEnoughSpace, ReasonPoolClosed, ReasonUnknownPool, ReasonRecordDamaged, ReasonNotRecorded, ReasonPathMismatch,
 		ReasonExpandFailed,
 	}
+	SnapshotReasons = []string{ // what became of a VolumeSnapshot
+		ReasonSnapshotReady, ReasonSnapshotFailed, ReasonSnapshotLost, ReasonNotEnoughSpace, ReasonPoolClosed,
+	}
 	OtherReasons = []string{ // events and log lines that no counter counts
-		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed,
+		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed, ReasonNotInForce,
 		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened, ReasonPromised,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,
 		ReasonOtherHost, ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonPathChanged,
 		ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,
-		ReasonSnapshotReady, ReasonSnapshotFailed, ReasonSnapshotLost,
 		ReasonNodeForgotten, ReasonVolumeMoved,
 	}
 )

@@ -16,7 +16,7 @@ func TestEveryReasonIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed, found := slices.Concat(ClaimReasons, VolumeReasons, DirectoryReasons, ExpansionReasons, OtherReasons), 0
+	listed, found := slices.Concat(ClaimReasons, VolumeReasons, DirectoryReasons, ExpansionReasons, SnapshotReasons, OtherReasons), 0
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {

@@ -38,6 +38,7 @@ const (
 	ReasonStopping              = "Stopping"
 	ReasonReloaded              = "ConfigurationReloaded"
 	ReasonReloadFailed          = "ReloadFailed"
+	ReasonNotInForce            = "ConfigurationNotInForce"
 	ReasonAPIUnavailable        = "APIUnavailable"
 	ReasonAPIAvailable          = "APIAvailable"
 	ReasonOtherHost             = "OtherHost"

@@ -305,3 +305,57 @@ func entriesOf(t *testing.T, dir string) string {
 	})
 	return strings.Join(all, " ")
 }
+
+// The data of a bound volume is gone from the disk. That is said as long as it is so, by the exit
+// codes of status and volumes and by a gauge, and not only in the moment in which it was found.
+func TestLostVolumeStaysTold(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	address := h.metrics()
+	h.run()
+	class := w.Class("c", immediate)
+	lost, kept := h.made("lost", class), h.made("kept", class)
+	gauge := func(state string, n int) {
+		t.Helper()
+		want := fmt.Sprintf("hostpath_provisioner_volumes{pool=\"fast\",state=%q} %d\n", state, n)
+		w.Eventually(want, func() bool { return strings.Contains(scraped(address), want) })
+	}
+	codes := func(want int, said ...string) {
+		t.Helper()
+		for _, command := range []string{"status", "volumes"} {
+			out, code := h.Call(command)
+			if code != want {
+				t.Errorf("%s: exit code %d, want %d\n%s", command, code, want, out)
+			}
+			for _, text := range said {
+				if !strings.Contains(out, text) {
+					t.Errorf("%s does not say %q:\n%s", command, text, out)
+				}
+			}
+		}
+	}
+	gauge("bound", 2)
+	gauge("missing", 0)
+	codes(0)
+	place, away := filepath.Join(h.mount, lost.Name), filepath.Join(h.mount, "away")
+	w.Must(os.Rename(place, away))
+	w.Must(h.Signal(syscall.SIGHUP)) // or ten minutes
+	gauge("missing", 1)
+	gauge("bound", 1)
+	w.Eventually("the status has it", func() bool { out, _ := h.Call("status"); return strings.Contains(out, "is missing") })
+	codes(1, "missing")
+	w.Must(os.Rename(away, place))
+	w.Must(h.Signal(syscall.SIGHUP))
+	gauge("missing", 0)
+	gauge("bound", 2)
+	w.Eventually("the status has that", func() bool { out, _ := h.Call("status"); return !strings.Contains(out, "is missing") })
+	codes(0)
+	text, err := os.ReadFile(h.record(kept.Name))
+	w.Must(err)
+	w.Must(os.WriteFile(h.record(kept.Name), []byte("{"), 0o600))
+	w.Must(h.Signal(syscall.SIGHUP))
+	gauge("damaged", 1)
+	w.Must(os.WriteFile(h.record(kept.Name), text, 0o600))
+	w.Must(h.Signal(syscall.SIGHUP))
+	gauge("damaged", 0)
+}

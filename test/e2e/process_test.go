@@ -240,3 +240,54 @@ func page(w *environment, url string) string {
 	w.Must(err)
 	return string(body)
 }
+
+// A typo in the configuration makes `systemctl reload` fail before the daemon is sent a signal, and
+// the next start end with 78. The running daemon says so by itself, and takes it back.
+func TestTypoIsToldWithoutASignal(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	address := h.metrics()
+	h.run()
+	good, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.Must(err)
+	inForce := func(n int) {
+		t.Helper()
+		want := fmt.Sprintf("\nhostpath_provisioner_config_in_force %d\n", n)
+		w.Eventually(want, func() bool { return strings.Contains(scraped(address), want) })
+	}
+	inForce(1)
+	w.Must(h.Configure(string(good) + "moed = \"0700\"\n"))
+	if out, code := h.Call("check", "--config-only"); code != 2 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	inForce(0)
+	w.Must(h.WaitStatus(w.Soon(), "the configuration file has errors and an older one is in force"))
+	out, code := h.Call("status")
+	if code != 1 || !strings.Contains(out, "moed: unknown key") || !strings.Contains(out, "hint: run: hostpath-provisioner check --config-only") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	w.Must(h.Configure(string(good) + "mode = \"0711\"\n"))
+	w.Must(h.WaitStatus(w.Soon(), "the configuration file was changed and an older one is in force: it was not reloaded"))
+	if out, _ := h.Call("check"); !strings.Contains(out, "host: warning ConfigurationNotInForce: ") {
+		t.Errorf("%s", out)
+	}
+	w.Must(h.Configure(string(good)))
+	inForce(1)
+	if out, code := h.Call("status"); code != 0 {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if n := strings.Count(h.Log(), "reason=ConfigurationNotInForce"); n != 2 {
+		t.Errorf("logged %d times:\n%s", n, h.Log())
+	}
+}
+
+// scraped are the metrics, "" while a reload has none served.
+func scraped(address string) string {
+	response, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	body, _ := io.ReadAll(response.Body)
+	return string(body)
+}
