@@ -68,7 +68,9 @@ func Run(ctx context.Context, o Options) error {
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
 	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, promises: capacity.NewBook(), changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: ownership.NewLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.Keep(nil)
-	d.metrics = metrics.New(o.Version, metrics.Sources{Volumes: d.countVolumes, States: d.countStates, Health: d.health, Rooms: d.rooms})
+	d.metrics = metrics.New(o.Version, metrics.Sources{
+		Volumes: d.countVolumes, States: d.countStates, Health: d.health, Rooms: d.rooms,
+	})
 	d.metrics.Reloaded(true, time.Now())
 	d.warn(hostcheck.CheckHost(os.DirFS("/")))
 	if err := capable(cfg); err != nil {

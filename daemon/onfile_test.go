@@ -29,7 +29,8 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	good := fmt.Sprintf("kubeconfig = '%s'\nnode = 'node-a'\n[pool.p]\npath = '/srv/p'\n", g.cfg.Kubeconfig)
+	const pool = "node = 'node-a'\n[pool.p]\npath = '/srv/p'\n"
+	good := fmt.Sprintf("kubeconfig = '%s'\n", g.cfg.Kubeconfig) + pool
 	write(good, time.Minute)
 	cfg, err := config.Load(d.Config, d.StateDir, d.RuntimeDir)
 	if err != nil {
@@ -49,8 +50,8 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 		{"a typo", good + "moed = 1\n", time.Minute, whyErrors, `unknown key; did you mean "mode"?`, 1},
 		{"the same typo", good + "moed = 1\n\n", time.Minute, whyErrors, `unknown key`, 1},
 		{"a comment", good + "# noted\n", time.Minute, "", "", 1},
-		{"another value", good + "mode = '0700'\n", time.Minute, whyDiffers, "it was changed and not reloaded", 2},
-		{"what needs a restart", "confine = false\n" + good, time.Minute, whyRestart, "it has to be restarted", 3},
+		{"another value", good + "mode = '0700'\n", time.Minute, whyDiffers, "not reloaded", 2},
+		{"what needs a restart", "confine = false\n" + good, time.Minute, whyRestart, "restarted", 3},
 		{"of a clock that is ahead", good + "\n\n", -time.Hour, "", "", 3},
 	} {
 		write(step.text, step.age)
@@ -60,13 +61,15 @@ func TestConfigurationThatIsNotInForce(t *testing.T) {
 		if is == nil {
 			is = &difference{}
 		}
-		if is.why != step.why || !strings.Contains(is.message, step.says) || (step.why == "") != (is.message == "") {
+		if is.why != step.why || !strings.Contains(is.message, step.says) ||
+			(step.why == "") != (is.message == "") {
 			t.Errorf("%s: %+v", step.name, is)
 		}
 		if n := strings.Count(lines.String(), "reason=ConfigurationNotInForce"); n != step.logged {
 			t.Errorf("%s: logged %d times, want %d\n%s", step.name, n, step.logged, lines.String())
 		}
-		if s := g.status(); s.OldConfig != (step.why != "") || s.Config != is.message || !strings.HasPrefix(s.Sentence, is.sentenceOrNone()) {
+		if s := g.status(); s.OldConfig != (step.why != "") || s.Config != is.message ||
+			!strings.HasPrefix(s.Sentence, is.sentenceOrNone()) {
 			t.Errorf("%s: status %+v", step.name, s)
 		}
 	}

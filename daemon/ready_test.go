@@ -27,7 +27,9 @@ func newDaemon(t *testing.T) (*daemon, *generation) {
 	t.Helper()
 	dir := hosttest.Dir(t)
 	d := &daemon{Options: Options{RuntimeDir: dir, Log: slog.New(slog.DiscardHandler)}, changed: make(chan struct{}, 1), store: map[storeKey]*volume.Pool{}, promises: capacity.NewBook()}
-	d.metrics = metrics.New("test", metrics.Sources{Volumes: d.countVolumes, States: d.countStates, Health: d.health, Rooms: d.rooms})
+	d.metrics = metrics.New("test", metrics.Sources{
+		Volumes: d.countVolumes, States: d.countStates, Health: d.health, Rooms: d.rooms,
+	})
 	cfg := config.Config{Node: "node-a", Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	if err := os.WriteFile(cfg.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)

@@ -33,19 +33,23 @@ const SchemaVersion = 1
 
 // Status is what a running daemon says of itself, for the status command and for people.
 type Status struct {
-	Schema      int          `json:"schema"` // SchemaVersion
-	Time        time.Time    `json:"time"`   // when it was written
-	PID         int          `json:"pid"`
-	Version     string       `json:"version"`
-	Node        string       `json:"node"`
-	Provisioner string       `json:"provisioner"`
-	Ready       bool         `json:"ready"`                           // every pool was checked, the API was read, and work has begun
-	API         string       `json:"api"`                             // what is wrong with the connection, "" if nothing is
-	NodeUnknown bool         `json:"nodeUnknown,omitempty"`           // the API was read, and it has no Node object of this name
-	OldConfig   bool         `json:"previousConfiguration,omitempty"` // the configuration on disk is not the one in force
-	Config      string       `json:"configuration,omitempty"`         // why that on disk is not in force
-	Sentence    string       `json:"sentence"`                        // the same as systemd's STATUS
-	Pools       []PoolStatus `json:"pools"`
+	Schema      int       `json:"schema"` // SchemaVersion
+	Time        time.Time `json:"time"`   // when it was written
+	PID         int       `json:"pid"`
+	Version     string    `json:"version"`
+	Node        string    `json:"node"`
+	Provisioner string    `json:"provisioner"`
+	// Ready: every pool was checked, the API was read, and work has begun.
+	Ready bool `json:"ready"`
+	// API is what is wrong with the connection, "" if nothing is.
+	API string `json:"api"`
+	// NodeUnknown: the API was read, and it has no Node object of this name.
+	NodeUnknown bool `json:"nodeUnknown,omitempty"`
+	// OldConfig: the configuration on disk is not the one in force. Config says why.
+	OldConfig bool         `json:"previousConfiguration,omitempty"`
+	Config    string       `json:"configuration,omitempty"`
+	Sentence  string       `json:"sentence"` // the same as systemd's STATUS
+	Pools     []PoolStatus `json:"pools"`
 	// Left are pools that are not configured any more, and how many volume objects of this node are
 	// in each: nothing removes them.
 	Left map[string]int `json:"unconfiguredPools,omitempty"`
@@ -62,19 +66,25 @@ type Status struct {
 
 // PoolStatus is one pool's part of Status. Sizes are in bytes.
 type PoolStatus struct {
-	Name     string              `json:"name"`
-	Path     string              `json:"path"`
-	Open     bool                `json:"open"`
-	Since    time.Time           `json:"since"`
-	Reason   string              `json:"reason,omitempty"` // why it is closed
-	Message  string              `json:"message,omitempty"`
-	Warnings []string            `json:"warnings,omitempty"` // in words; Findings has their reasons
-	Findings []hostcheck.Finding `json:"findings,omitempty"` // all, as check has them
-	Full     bool                `json:"full,omitempty"`     // it is not open, and only because it is full
-	Size     uint64              `json:"size,omitempty"`     // absent while the storage is
-	Free     *uint64             `json:"free,omitempty"`     // what new volumes may take; absent as well, and until they were counted
-	Used     *uint64             `json:"used,omitempty"`     // what its volumes take; absent where that is not known (Used)
-	Promised *uint64             `json:"promised,omitempty"` // to this pool's volumes, whether or not they use it; absent until they were counted
+	Name  string    `json:"name"`
+	Path  string    `json:"path"`
+	Open  bool      `json:"open"`
+	Since time.Time `json:"since"`
+	// Reason and Message say why it is closed, or full.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Warnings are in words; Findings are all that was found, with their reasons, as check has them.
+	Warnings []string            `json:"warnings,omitempty"`
+	Findings []hostcheck.Finding `json:"findings,omitempty"`
+	// Full: it is not open, and only because it is full.
+	Full bool   `json:"full,omitempty"`
+	Size uint64 `json:"size,omitempty"` // absent while the storage is
+	// Free is what one more volume may take; absent as well, and until what is promised was counted.
+	Free *uint64 `json:"free,omitempty"`
+	// Used is what its volumes take (Used); absent where that is not known.
+	Used *uint64 `json:"used,omitempty"`
+	// Promised is to this pool's volumes, whether or not they use it; absent until it was counted.
+	Promised *uint64 `json:"promised,omitempty"`
 	// Device is major:minor of its filesystem. Pools with the same share what is free.
 	Device     string `json:"device,omitempty"`
 	MountPoint string `json:"mountPoint,omitempty"` // as configured
@@ -83,7 +93,8 @@ type PoolStatus struct {
 	States  map[string]int `json:"states,omitempty"`
 	Volumes int            `json:"volumes"` // volume objects of this node in this pool
 	Scope   string         `json:"scope"`
-	Worker  string         `json:"worker,omitempty"` // of scope shared: the node whose daemon works in it, "" is none
+	// Worker is, of scope shared, the node whose daemon works in it, "" is none.
+	Worker string `json:"worker,omitempty"`
 }
 
 // refusedMost is how many of the refused requests the status has.
@@ -184,7 +195,9 @@ func (p *PoolStatus) promise(room capacity.Room, own uint64, counted bool) {
 func sentence(s Status) string {
 	var parts []string
 	if ends := s.CredentialExpires; ends != nil && ends.Before(s.Time) {
-		parts = append(parts, fmt.Sprintf("this node's credential ended at %s: make another with hostpath-provisioner enroll", ends.UTC().Format(time.RFC3339)))
+		parts = append(parts, fmt.Sprintf(
+			"this node's credential ended at %s: make another with hostpath-provisioner enroll",
+			ends.UTC().Format(time.RFC3339)))
 	}
 	if s.API != "" {
 		parts = append(parts, "waiting for the API: "+s.API)
@@ -193,13 +206,15 @@ func sentence(s Status) string {
 		parts = append(parts, "reading the API")
 	}
 	if waits := s.Refuses(); waits != nil {
-		parts = append(parts, fmt.Sprintf("the API server refuses %s: %s: %s", words.Count(s.RefusedRequests, "request"), waits.What, waits.Message))
+		parts = append(parts, fmt.Sprintf("the API server refuses %s: %s: %s",
+			words.Count(s.RefusedRequests, "request"), waits.What, waits.Message))
 	}
 	if s.NodeUnknown {
 		parts = append(parts, fmt.Sprintf("the cluster has no node %q, claims wait for it", s.Node))
 	}
 	for _, pool := range slices.Sorted(maps.Keys(s.Left)) {
-		parts = append(parts, fmt.Sprintf("pool %s is not configured and has %s", words.Name(pool), words.Count(s.Left[pool], "volume")))
+		parts = append(parts, fmt.Sprintf("pool %s is not configured and has %s",
+			words.Name(pool), words.Count(s.Left[pool], "volume")))
 	}
 	open, volumes, room := 0, 0, ", "+words.Size(s.free())+" for new ones"
 	for _, p := range s.Pools {

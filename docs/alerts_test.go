@@ -21,7 +21,8 @@ func TestAlerts(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "../packaging/prometheus/rules.yaml")), &rules); err != nil {
+	text := read(t, "../packaging/prometheus/rules.yaml")
+	if err := yaml.Unmarshal([]byte(text), &rules); err != nil {
 		t.Fatal(err)
 	}
 	var real []string

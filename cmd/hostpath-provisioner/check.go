@@ -57,14 +57,15 @@ type poolCheck struct {
 	Reserve    *uint64 `json:"reserve,omitempty"`
 	Free       *uint64 `json:"free,omitempty"`     // what one more volume can get
 	Used       *uint64 `json:"used,omitempty"`     // what the volumes take, if that is known
-	Promised   *uint64 `json:"promised,omitempty"` // what the pool keeps for them; absent before that was read
+	Promised   *uint64 `json:"promised,omitempty"` // what the pool keeps for them, once that was read
 	Inodes     *uint64 `json:"inodes,omitempty"`
 	InodesFree *uint64 `json:"inodesFree,omitempty"`
 }
 
 func checkOf(of probed) poolCheck {
 	r := of.Report
-	one := poolCheck{Open: r.Open(), Report: r, Findings: []finding{}, Took: r.Took.Seconds(), Used: of.used, Promised: of.promised}
+	one := poolCheck{Open: r.Open(), Report: r, Findings: []finding{}, Took: r.Took.Seconds(),
+		Used: of.used, Promised: of.promised}
 	if r.Size > 0 {
 		one.Size, one.Available, one.Reserve = &r.Size, &r.Available, &r.Reserve
 		one.Inodes, one.InodesFree = &r.Inodes, &r.InodesFree
@@ -97,7 +98,7 @@ func (p *program) checkCommand() *cobra.Command {
 				return usageError{fmt.Errorf("--deadline: %s is not positive", deadline)}
 			}
 			if configOnly && cluster {
-				return usageError{errors.New("--config-only looks at no cluster: leave one of --config-only and --cluster out")}
+				return usageError{errors.New("--config-only and --cluster exclude each other")}
 			}
 			if configOnly {
 				if err := cmp.Or(cfg.WebError, p.reloadable(cfg)); err != nil {
@@ -141,11 +142,13 @@ func (p *program) reloadable(cfg config.Config) error {
 }
 
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
-	all := checked{Schema: daemon.SchemaVersion, Pools: p.checkAll(ctx, pools, deadline), Host: []finding{}, SELinux: selinux.Mode()}
+	all := checked{Schema: daemon.SchemaVersion, Pools: p.checkAll(ctx, pools, deadline),
+		Host: []finding{}, SELinux: selinux.Mode()}
 	if abi, known := confine.ABI(); known {
 		all.Landlock = &abi
 	}
-	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))...) {
+	selinuxFindings := hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))
+	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), selinuxFindings...) {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
 	if f, found := p.notInForce(); found {
@@ -166,7 +169,7 @@ func (p *program) notInForce() (hostcheck.Finding, bool) {
 	s, err := p.status()
 	return hostcheck.Finding{
 		Reason: plan.ReasonNotInForce, Severity: hostcheck.Warn,
-		Message: "the running daemon (pid " + strconv.Itoa(s.PID) + ") has an older configuration: " + s.Config,
+		Message: fmt.Sprintf("the running daemon (pid %d) has an older configuration: %s", s.PID, s.Config),
 	}, err == nil && s.Config != ""
 }
 
@@ -185,7 +188,8 @@ func worst(pools []poolCheck) (err error) {
 }
 
 // checkAll looks at all pools.
-func (p *program) checkAll(ctx context.Context, pools []config.Pool, deadline time.Duration) []poolCheck {
+func (p *program) checkAll(ctx context.Context, pools []config.Pool,
+	deadline time.Duration) []poolCheck {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	all := make([]poolCheck, len(pools))
@@ -205,7 +209,8 @@ func (p *program) probe(ctx context.Context, pool config.Pool) hostcheck.Report 
 }
 
 // look is probe with what is in the pool, nil where that was not read.
-func (p *program) look(ctx context.Context, pool config.Pool) (hostcheck.Report, *volume.Inventory) {
+func (p *program) look(ctx context.Context, pool config.Pool) (
+	hostcheck.Report, *volume.Inventory) {
 	remembered, err := state.Remembered(p.stateDir, pool.Name)
 	r := hostcheck.NewProber(p.expect(pool, remembered)).Asking(mountpoint.Service, mountpoint.Under).Probe(ctx)
 	inventory := inventoryOf(ctx, pool, r)
@@ -223,7 +228,9 @@ func (p *program) look(ctx context.Context, pool config.Pool) (hostcheck.Report,
 		r.Findings = append(r.Findings, f)
 	}
 	if err != nil {
-		r.Findings = append([]hostcheck.Finding{{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close}}, r.Findings...)
+		r.Findings = append([]hostcheck.Finding{
+			{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close},
+		}, r.Findings...)
 	}
 	p.explain(pool, &r)
 	return r.Without(pool.Accepts), inventory
@@ -269,9 +276,11 @@ func (p *program) writeChecked(c checked) error {
 func landlockOf(abi *int) string {
 	switch {
 	case abi == nil:
-		return "whether Landlock is available is not known: this process's filter of system calls refuses the question"
+		return "whether Landlock is available is not known: " +
+			"this process's filter of system calls refuses the question"
 	case *abi == 0:
-		return "Landlock is not available on this kernel, so that the daemon reaches every file that its capabilities allow"
+		return "Landlock is not available on this kernel, " +
+			"so that the daemon reaches every file that its capabilities allow"
 	}
 	return fmt.Sprintf("Landlock is available (ABI %d)", *abi)
 }

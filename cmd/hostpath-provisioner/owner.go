@@ -25,13 +25,15 @@ func inventoryOf(ctx context.Context, pool config.Pool, r hostcheck.Report) *vol
 }
 
 // foreignRecords finds what the records say against this node's working in a pool.
-func (p *program) foreignRecords(pool config.Pool, r hostcheck.Report, inventory *volume.Inventory) []hostcheck.Finding {
+func (p *program) foreignRecords(pool config.Pool, r hostcheck.Report,
+	inventory *volume.Inventory) []hostcheck.Finding {
 	if inventory == nil {
 		return nil
 	}
 	all := inventory.Volumes
 	of := plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope}
-	return ownership.Findings(ownership.Facts{Pool: of, Node: p.node, NodeKnown: true, MarkedNode: r.Mark.Node, MarkedScope: r.Mark.Scope,
+	return ownership.Findings(ownership.Facts{Pool: of, Node: p.node, NodeKnown: true,
+		MarkedNode: r.Mark.Node, MarkedScope: r.Mark.Scope,
 		Census: ownership.CensusOf(all, of, p.node, r.Mark.Former())})
 }
 

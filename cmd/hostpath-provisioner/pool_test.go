@@ -277,7 +277,13 @@ func TestEveryReasonHasAHint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reasons := map[string]bool{reasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonInMemory: true, plan.ReasonNotServed: true, plan.ReasonScopeChanged: true, plan.ReasonPathChanged: true, plan.ReasonOtherHost: true, plan.ReasonRestartNeeded: true, plan.ReasonUnitOutdated: true, plan.ReasonQuotaEscaped: true, plan.ReasonFewProjects: true, plan.ReasonPromised: true, plan.ReasonNotInForce: true}
+	reasons := map[string]bool{
+		reasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonInMemory: true,
+		plan.ReasonNotServed: true, plan.ReasonScopeChanged: true, plan.ReasonPathChanged: true,
+		plan.ReasonOtherHost: true, plan.ReasonRestartNeeded: true,
+		plan.ReasonUnitOutdated: true, plan.ReasonQuotaEscaped: true,
+		plan.ReasonFewProjects: true, plan.ReasonPromised: true, plan.ReasonNotInForce: true,
+	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if value, ok := n.(*ast.BasicLit); ok && value.Kind == token.STRING {
 			reason, err := strconv.Unquote(value.Value)

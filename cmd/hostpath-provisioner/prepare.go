@@ -109,7 +109,8 @@ func (p *program) runPrepare(ctx context.Context, pool config.Pool, store *volum
 			said := func(f hostcheck.Finding) bool { // by the operator
 				return owner.FromShared && f.Reason == plan.ReasonScopeChanged
 			}
-			r.Findings = append(r.Findings, slices.DeleteFunc(p.foreignRecords(pool, r, inventoryOf(ctx, pool, r)), said)...)
+			found := p.foreignRecords(pool, r, inventoryOf(ctx, pool, r))
+			r.Findings = append(r.Findings, slices.DeleteFunc(found, said)...)
 			return r
 		},
 	})

@@ -20,8 +20,8 @@ func (h *host) promise(pv string, bytes int64) {
 	store := volume.New(volume.Options{Name: "fast", Path: pool.Path})
 	report := hostcheck.NewProber((&program{}).expect(pool, "")).Probe(h.t.Context())
 	_, err := store.Create(h.t.Context(), report.Identity, volume.Spec{
-		Record: record.Record{PV: pv, Namespace: "shop", Claim: "data", ClaimUID: "u-" + pv, Directory: pv,
-			Node: "node-a", Requested: bytes}, Mode: 0o777,
+		Record: record.Record{PV: pv, Namespace: "shop", Claim: "data", ClaimUID: "u-" + pv,
+			Directory: pv, Node: "node-a", Requested: bytes}, Mode: 0o777,
 	})
 	h.must(err)
 }
@@ -40,7 +40,8 @@ func (h *host) free(pool string) int64 {
 // A pool whose space is all promised is full, as the daemon says, though nothing is written to it;
 // what other pools on its filesystem promised counts, also for a check of the one pool.
 func TestAllIsPromised(t *testing.T) {
-	h := newHost(t, "node = 'node-a'\n[pool.fast]\npath = 'BASE/disk/pool'\nmount_point = 'BASE/disk'\n"+
+	h := newHost(t, "node = 'node-a'\n"+
+		"[pool.fast]\npath = 'BASE/disk/pool'\nmount_point = 'BASE/disk'\n"+
 		"[pool.other]\npath = 'BASE/disk/other'\nmount_point = 'BASE/disk'\novercommit = 2.0\n")
 	h.call("prepare", "fast")
 	hosttest.Mkfs(t, "ext4", 64).Mount(t, h.path("disk"))
@@ -57,7 +58,8 @@ func TestAllIsPromised(t *testing.T) {
 	}
 	all := h.free("fast")
 	h.promise("pvc-a", all-1<<20)
-	if got := h.call("check", "fast"); !strings.Contains(got, "open") || !strings.HasSuffix(got, "exit 0\n") {
+	got := h.call("check", "fast")
+	if !strings.Contains(got, "open") || !strings.HasSuffix(got, "exit 0\n") {
 		t.Errorf("with 1 MiB left: %s", got)
 	}
 	s.says("all is promised")

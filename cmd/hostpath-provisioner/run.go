@@ -35,7 +35,9 @@ const (
 	exitGood  = 0
 	exitNot   = 1 // a pool, or whatever was asked about, is not as it should be
 	exitUsage = 2 // the command line or the configuration
-	exitFull  = 3 // check, status: the storage of every pool is there, and at least one takes no new volumes because it is full
+	// exitFull, of check and status: the storage of every pool is there, and at least one takes no
+	// new volumes because it is full.
+	exitFull = 3
 	// exitConfig is the daemon's for a configuration that it cannot start with (EX_CONFIG,
 	// sysexits.h): systemd does not try that again. It cannot be 2, which is how the Go runtime
 	// ends after a panic and after the SIGABRT of systemd's watchdog; those have to be tried again.
@@ -164,7 +166,8 @@ func (p *program) root() *cobra.Command {
 	}
 	shown := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
-		if words := c.Flags().Args(); c == root && len(words) > 0 { // cobra checks no argument before --help
+		// cobra checks no argument before --help
+		if words := c.Flags().Args(); c == root && len(words) > 0 {
 			p.unhelped = unknownCommand(root, words[0])
 			return
 		}
@@ -179,7 +182,10 @@ func (p *program) root() *cobra.Command {
 	flags.StringVar(&p.runtimeDir, "runtime-dir", directory("RUNTIME_DIRECTORY", "/run/hostpath-provisioner"), "where the daemon writes its status; default $RUNTIME_DIRECTORY or this `directory`")
 	root.AddCommand(
 		&cobra.Command{Use: "run", Short: "Run the daemon", Args: noArgs, RunE: p.daemon},
-		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.quotaCommand(), p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(), p.enrollCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(), p.csiNodeCommand(), p.withdrawCommand(),
+		p.checkCommand(), p.prepareCommand(), p.relabelCommand(), p.quotaCommand(),
+		p.volumesCommand(), p.adoptCommand(), p.statusCommand(), p.manifestsCommand(),
+		p.enrollCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(),
+		p.csiNodeCommand(), p.withdrawCommand(),
 		p.backupCommand(), p.forgetCommand(), p.importCommand(), p.whyCommand(), p.explainCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)

@@ -62,7 +62,8 @@ var accidental = []struct {
 	find *regexp.Regexp
 	is   string
 }{
-	{regexp.MustCompile(`\n {16,}(\S)`), " $1"}, // a table's text breaks by the length of the test's directory
+	// a table's text breaks by the length of the test's directory
+	{regexp.MustCompile(`\n {16,}(\S)`), " $1"},
 	{regexp.MustCompile(`\b[A-Z2-7]{26}\b`), "ID"},
 	{regexp.MustCompile(`/dev/loop\d+`), "LOOP"},
 	{regexp.MustCompile(`\d+(\.\d)? [KMGT]iB of \d+(\.\d)? [KMGT]iB`), "FREE of SIZE"},
@@ -143,7 +144,10 @@ const minimal = "node = 'node-a'\n[pool.fast]\npath = 'BASE/pool'\n"
 func TestUsage(t *testing.T) {
 	s := &story{h: newHost(t, minimal)}
 	for _, line := range []string{
-		"", "chek", "nosuch", "help nosuch", "nosuch --help", "--help nosuch", "check --config-only --cluster", "check --deadline 0", "check --deadline -1s", "--verbose", "run now", "check a b", "check slow", "check --json=maybe", "prepare", "prepare slow", "prepare fast slow",
+		"", "chek", "nosuch", "help nosuch", "nosuch --help", "--help nosuch",
+		"check --config-only --cluster", "check --deadline 0", "check --deadline -1s", "--verbose",
+		"run now", "check a b", "check slow", "check --json=maybe",
+		"prepare", "prepare slow", "prepare fast slow",
 		"volumes slow", "adopt", "adopt slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
 		"forget-node", "forget-node NODE", "forget-node a --force=b",
 		"import", "import fast", "import slow --from-node a",
@@ -349,7 +353,9 @@ func TestStatus(t *testing.T) {
 	good := daemon.Status{
 		Time: noon.Add(-3 * time.Second), PID: os.Getpid(), Version: "v1.2.3", Node: "node-a", Provisioner: "hostpath-provisioner", Ready: true,
 		Sentence: "1 of 1 pool open on node node-a, 12 volumes, 9.0 GiB for new ones",
-		Pools:    []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true, Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: &free, Promised: &promised, Used: &used, Volumes: 12}},
+		Pools: []daemon.PoolStatus{{Name: "fast", Path: "/srv/fast", Scope: "node", Open: true,
+			Since: noon.Add(-3 * time.Hour), Size: 10 << 30, Free: &free, Promised: &promised,
+			Used: &used, Volumes: 12}},
 	}
 	put := h.status
 	put(good)
@@ -364,7 +370,7 @@ func TestStatus(t *testing.T) {
 	s.says("all is promised")
 	s.call("status")
 	typo := good
-	typo.OldConfig, typo.Config = true, "/etc/hostpath-provisioner/config.toml:3: pool.fast.moed: unknown key"
+	typo.OldConfig, typo.Config = true, "/etc/config.toml:3: pool.fast.moed: unknown key"
 	put(typo)
 	s.says("a reload that the check refused")
 	s.call("status")
@@ -372,7 +378,8 @@ func TestStatus(t *testing.T) {
 	bad := good
 	bad.Ready, bad.API, bad.Sentence = false, "connection refused", "waiting for the API: connection refused; pool bulk is closed: it is not mounted"
 	bad.Pools = append(bad.Pools, daemon.PoolStatus{Name: "bulk", Path: "/srv/bulk", Since: noon.Add(-50 * time.Hour), Reason: "NotMounted", Message: "nothing is mounted at /srv/bulk"},
-		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Findings: []hostcheck.Finding{{Reason: "ModeTooOpen", Severity: hostcheck.Warn, Message: "the directory /srv/new has mode 0755"}}},
+		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Findings: []hostcheck.Finding{
+			{Reason: "ModeTooOpen", Severity: hostcheck.Warn, Message: "the directory /srv/new has mode 0755"}}},
 		daemon.PoolStatus{Name: "files", Path: "/srv/files", Open: true, Scope: "shared", Worker: "node-b"},
 		daemon.PoolStatus{Name: "more", Path: "/srv/more", Open: true, Scope: "shared"})
 	bad.Left = map[string]int{"old": 3}

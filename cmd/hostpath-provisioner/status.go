@@ -115,32 +115,40 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		fmt.Fprintf(w, "\nand %s more\n", words.Count(more, "refused request"))
 	}
 	for _, pool := range slices.Sorted(maps.Keys(s.Left)) {
-		fmt.Fprintf(w, "\npool %s: warning %s: it is not configured, and this node has volumes in it: %d\nhint: %s\n",
-			printable(pool), plan.ReasonUnknownPool, s.Left[pool],
-			"add the pool again as it was, or see \"A pool that is no longer configured\" in docs/operation.md")
+		fmt.Fprintf(w, "\npool %s: warning %s: it is not configured, and this node has volumes in it: %d\n",
+			printable(pool), plan.ReasonUnknownPool, s.Left[pool])
+		fmt.Fprintln(w, "hint: add the pool again as it was, "+
+			"or see \"A pool that is no longer configured\" in docs/operation.md")
 	}
 	for _, pool := range s.Pools {
-		if !pool.Open {
-			fmt.Fprintf(w, "\npool %s: %s: %s\n", pool.Name, pool.Reason, pool.Message)
-			if hint := poolHint(pool.Reason, config.Pool{Name: pool.Name, Path: pool.Path, MountPoint: cmp.Or(pool.MountPoint, pool.Path)}); hint != "" {
-				fmt.Fprintf(w, "hint: %s\n", hint)
-			}
-		}
-		if trouble := pool.Trouble(); trouble != "" {
-			fmt.Fprintf(w, "\npool %s: %s\nhint: which, says: hostpath-provisioner volumes %s\n", pool.Name, trouble, pool.Name)
-		}
-		for _, f := range pool.Findings {
-			if f.Reason == pool.Reason {
-				continue
-			}
-			what := f.Reason
-			if f.Severity == hostcheck.Warn {
-				what = "warning " + what
-			}
-			fmt.Fprintf(w, "\npool %s: %s: %s\n", pool.Name, what, f.Message)
-		}
+		writePoolStatus(w, pool)
 	}
 	return nil
+}
+
+// writePoolStatus is what there is to say of a pool besides its line in the table.
+func writePoolStatus(w io.Writer, pool daemon.PoolStatus) {
+	if !pool.Open {
+		fmt.Fprintf(w, "\npool %s: %s: %s\n", pool.Name, pool.Reason, pool.Message)
+		of := config.Pool{Name: pool.Name, Path: pool.Path, MountPoint: cmp.Or(pool.MountPoint, pool.Path)}
+		if hint := poolHint(pool.Reason, of); hint != "" {
+			fmt.Fprintf(w, "hint: %s\n", hint)
+		}
+	}
+	if trouble := pool.Trouble(); trouble != "" {
+		fmt.Fprintf(w, "\npool %s: %s\nhint: which, says: hostpath-provisioner volumes %s\n",
+			pool.Name, trouble, pool.Name)
+	}
+	for _, f := range pool.Findings {
+		if f.Reason == pool.Reason {
+			continue
+		}
+		what := f.Reason
+		if f.Severity == hostcheck.Warn {
+			what = "warning " + what
+		}
+		fmt.Fprintf(w, "\npool %s: %s: %s\n", pool.Name, what, f.Message)
+	}
 }
 
 // volumesOf is how many volume objects a pool has, "" before the API was read.

@@ -101,7 +101,8 @@ func (p *program) warnUnwatched(volumes []volumeRow) {
 		}
 	}
 	for _, of := range slices.Sorted(maps.Keys(elsewhere)) {
-		fmt.Fprintf(p.stderr, "%s: warning: volumes that are here, and whose PersistentVolume is another node's: %d; "+
+		fmt.Fprintf(p.stderr, "%s: warning: volumes that are here, "+
+			"and whose PersistentVolume is another node's: %d; "+
 			"if their disk was moved to this node for good, run: hostpath-provisioner import %s\n",
 			name, elsewhere[of], of)
 	}

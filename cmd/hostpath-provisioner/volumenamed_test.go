@@ -79,10 +79,11 @@ func TestVolumeOfAnotherNode(t *testing.T) {
 	h.record("node-b", "pvc-b")
 	h.own("node-a", "0a1b")
 	var asked atomic.Int32
-	h.apiServer(listing("pvc-a", "u-pvc-a", &asked, `"hostpath-provisioner/node": "node-b"`, `"hostpath-provisioner/pool": "fast"`))
+	h.apiServer(listing("pvc-a", "u-pvc-a", &asked,
+		`"hostpath-provisioner/node": "node-b"`, `"hostpath-provisioner/pool": "fast"`))
 	out := h.call("volumes", "fast")
-	for _, want := range []string{"bound (of node node-b)\n", "whose PersistentVolume is another node's: 1; if their disk was moved to this node " +
-		"for good, run: hostpath-provisioner import fast --from-node node-b\n"} {
+	for _, want := range []string{"bound (of node node-b)\n",
+		"whose PersistentVolume is another node's: 1; if their disk was moved to this node for good, run: hostpath-provisioner import fast --from-node node-b\n"} {
 		if strings.Count(out, want) != 1 {
 			t.Errorf("no %q:\n%s", want, out)
 		}

@@ -30,22 +30,6 @@ const (
 	apiDeadline  = 10 * time.Second
 )
 
-// States of a volume that no object's phase says.
-const (
-	stateRetained = "retained"     // its data is kept on purpose
-	stateOrphaned = "orphaned"     // recorded, and no object knows it
-	stateMissing  = "missing"      // an object says that it is here, and it is not
-	stateForeign  = "foreign"      // in the pool and not ours
-	stateLeftover = "leftover"     // of work that was cut off; the daemon sweeps it
-	stateDamaged  = "damaged"      // its record cannot be read
-	stateHalf     = "half adopted" // adopt --from-csi or --undo was cut off, and has to be called again
-	stateMoving   = "half moved"   // import was cut off, and has to be called again
-	stateInline   = "inline"       // of a pod, which takes it along
-	stateSnapshot = "snapshot"     // of a volume; a VolumeSnapshotContent knows it, or that is not known
-	stateTaking   = "copying"      // a snapshot that may not be whole
-	stateUnknown  = "unknown"      // recorded, and the API was not asked
-)
-
 // listed is the output of volumes --json.
 type listed struct {
 	Schema  int         `json:"schema"`        // daemon.SchemaVersion
@@ -72,7 +56,7 @@ type volumeRow struct {
 	Promised  int64  `json:"promised,omitempty"`  // bytes that the pool keeps for it, if that is another number
 	State     string `json:"state"`
 	Unwatched bool   `json:"unwatched,omitempty"` // no daemon of this node finds its object by labels
-	Node      string `json:"node,omitempty"`      // whose label such an object has, if that is another node
+	Node      string `json:"node,omitempty"`      // whose label it has, if that is another node
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
 	Used        *uint64 `json:"used,omitempty"` // bytes
 	Limit       uint64  `json:"limit,omitempty"`

@@ -15,12 +15,29 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
 )
 
+// States of a volume that no object's phase says.
+const (
+	stateRetained = "retained"     // its data is kept on purpose
+	stateOrphaned = "orphaned"     // recorded, and no object knows it
+	stateMissing  = "missing"      // an object says that it is here, and it is not
+	stateForeign  = "foreign"      // in the pool and not ours
+	stateLeftover = "leftover"     // of work that was cut off; the daemon sweeps it
+	stateDamaged  = "damaged"      // its record cannot be read
+	stateHalf     = "half adopted" // adopt --from-csi or --undo was cut off, and has to be called again
+	stateMoving   = "half moved"   // import was cut off, and has to be called again
+	stateInline   = "inline"       // of a pod, which takes it along
+	stateSnapshot = "snapshot"     // of a volume; a VolumeSnapshotContent knows it, or that is not known
+	stateTaking   = "copying"      // a snapshot that may not be whole
+	stateUnknown  = "unknown"      // recorded, and the API was not asked
+)
+
 // stateOf says how a recorded volume stands: by where its directory is, then by its object.
 func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 	switch {
 	case v.Place == record.Nowhere && pv != nil:
 		return stateMissing
-	case v.Place == record.InTrash && pv == nil && asked && !v.Retained && v.Kind != record.Inline: // its object did not go by the daemon's hand
+	// its object did not go by the daemon's hand
+	case v.Place == record.InTrash && pv == nil && asked && !v.Retained && v.Kind != record.Inline:
 		return stateOrphaned
 	case v.Place != record.InPool:
 		return string(v.Place)
@@ -121,10 +138,12 @@ func (p *program) warnLost(volumes []volumeRow) bool {
 		n[v.State]++
 	}
 	if lost := n[stateMissing]; lost > 0 {
-		fmt.Fprintf(p.stderr, "%s: warning: volumes whose data is not here: %d; see VolumeLost in troubleshooting.md\n", name, lost)
+		fmt.Fprintf(p.stderr, "%s: warning: volumes whose data is not here: %d; "+
+			"see VolumeLost in troubleshooting.md\n", name, lost)
 	}
 	if damaged := n[stateDamaged]; damaged > 0 {
-		fmt.Fprintf(p.stderr, "%s: warning: records that cannot be read: %d; see RecordDamaged in troubleshooting.md\n", name, damaged)
+		fmt.Fprintf(p.stderr, "%s: warning: records that cannot be read: %d; "+
+			"see RecordDamaged in troubleshooting.md\n", name, damaged)
 	}
 	return n[stateMissing]+n[stateDamaged] > 0
 }

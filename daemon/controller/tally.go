@@ -25,7 +25,8 @@ const (
 // states are all, so that each has a series from the start; the first are phases of objects.
 var states = []string{
 	"available", "bound", "released", "failed", "pending",
-	stateMissing, stateDamaged, stateOrphaned, stateUnwatched, stateRetained, stateSnapshot, stateInline,
+	stateMissing, stateDamaged, stateOrphaned, stateUnwatched,
+	stateRetained, stateSnapshot, stateInline,
 	string(record.InTrash), string(record.InArchive), string(record.InStaging),
 }
 

@@ -19,26 +19,33 @@ func TestTally(t *testing.T) {
 		t.Error("something is counted before the records were read")
 	}
 	object := func(name string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
-		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeStatus{Phase: phase}}
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		v.Status.Phase = phase
+		return v
 	}
 	tally.count(volume.Inventory{
 		Volumes: []record.Record{
-			{PV: "pvc-bound", Place: record.InPool}, {PV: "pvc-gone", Place: record.Nowhere}, {PV: "pvc-orphan", Place: record.InPool},
-			{PV: "pvc-kept", Place: record.InPool, Retained: true}, {PV: "pvc-trash", Place: record.InTrash}, {PV: "pvc-emptying", Place: record.Emptying},
-			{PV: "pvc-foreign", Place: record.InPool}, {PV: "snapshot-a", Place: record.InPool, Kind: record.Snapshot},
-			{PV: "csi-a", Place: record.InPool, Kind: record.Inline}, {PV: "pvc-released", Place: record.InTrash},
+			{PV: "pvc-bound", Place: record.InPool}, {PV: "pvc-gone", Place: record.Nowhere},
+			{PV: "pvc-orphan", Place: record.InPool}, {PV: "pvc-foreign", Place: record.InPool},
+			{PV: "pvc-kept", Place: record.InPool, Retained: true},
+			{PV: "pvc-trash", Place: record.InTrash}, {PV: "pvc-emptying", Place: record.Emptying},
+			{PV: "pvc-released", Place: record.InTrash},
+			{PV: "snapshot-a", Place: record.InPool, Kind: record.Snapshot},
+			{PV: "csi-a", Place: record.InPool, Kind: record.Inline},
 		},
 		Archived: []record.Record{{PV: "pvc-0", Place: record.InArchive}},
 		Damaged:  []volume.Damaged{{File: "pvc-broken.json"}, {File: "pvc-lone.json"}},
 	})
-	objects := []*corev1.PersistentVolume{object("pvc-bound", "Bound"), object("pvc-gone", "Bound"), object("pvc-new", ""),
+	objects := []*corev1.PersistentVolume{
+		object("pvc-bound", "Bound"), object("pvc-gone", "Bound"), object("pvc-new", ""),
 		object("pvc-broken", "Bound"), object("pvc-released", "Released")}
 	tally.lack("pvc-gone", true)
 	tally.judge("pvc-orphan", stateOrphaned)
 	tally.judge("pvc-foreign", stateUnwatched)
 	tally.compared()
-	want := map[string]int{"bound": 1, "missing": 1, "pending": 1, "damaged": 2, "released": 1, "orphaned": 1, "unwatched": 1, "retained": 1,
-		"trash": 2, "archive": 1, "snapshot": 1, "inline": 1, "available": 0, "failed": 0, "staging": 0}
+	want := map[string]int{
+		"bound": 1, "missing": 1, "pending": 1, "damaged": 2, "released": 1, "orphaned": 1,
+		"unwatched": 1, "retained": 1, "trash": 2, "archive": 1, "snapshot": 1, "inline": 1, "available": 0, "failed": 0, "staging": 0}
 	if got := tally.sum(objects); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}

@@ -80,7 +80,8 @@ func New(version string, from Sources) *Metrics {
 		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, that could not be, and that were put back or are lost, by reason.", "pool", "reason"),
 		parts:       counter("node_directories_total", "Directories that this node made for volumes of scope every-node that another one published, or could not make, once for each reason told.", "pool", "reason"),
 		expansions:  counter("expansions_total", "Bound claims that got the larger size that they request, and events that say why they have not got it, by reason.", "pool", "reason"),
-		snapshots:   counter("snapshots_total", "VolumeSnapshots that became ready, and events that say why one is not, by reason.", "reason"),
+		snapshots: counter("snapshots_total",
+			"VolumeSnapshots that became ready, and events that say why one is not, by reason.", "reason"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "provision_duration_seconds", Help: "From a claim first seen to its volume object created.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2.5, 12),
@@ -97,8 +98,11 @@ func New(version string, from Sources) *Metrics {
 	for _, reason := range refusalReasons {
 		m.refusals.WithLabelValues(reason)
 	}
-	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.snapshots, m.duration, m.open, m.closed, m.probe, m.checks,
-		m.refusals, m.reloaded, m.reloadedAt, volumeCount{from.Volumes}, stateCount{from.States}, roomOf{from.Rooms}, healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.snapshots,
+		m.duration, m.open, m.closed, m.probe, m.checks, m.refusals, m.reloaded, m.reloadedAt,
+		volumeCount{from.Volumes}, stateCount{from.States}, roomOf{from.Rooms},
+		healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, s := range m.sizes {
 		m.Registry.MustRegister(s.gauge)
 	}
@@ -227,7 +231,9 @@ type stateCount struct {
 }
 
 func (stateCount) desc() *prometheus.Desc {
-	return prometheus.NewDesc(namespace+"_volumes", "Volumes of the pool by state, as the volumes command has them; each is counted once.", []string{"pool", "state"}, nil)
+	return prometheus.NewDesc(namespace+"_volumes",
+		"Volumes of the pool by state, as the volumes command has them; each is counted once.",
+		[]string{"pool", "state"}, nil)
 }
 
 // Describe is part of prometheus.Collector.
@@ -250,8 +256,10 @@ type roomOf struct{ rooms func() map[string]Room }
 
 var (
 	provisionable = prometheus.NewDesc(namespace+"_pool_provisionable_bytes", "What one more volume can get: what is available, less the reserve, and no more than was not promised.", []string{"pool"}, nil)
-	used          = prometheus.NewDesc(namespace+"_pool_used_bytes", "What the pool's volumes take, by their quotas, or what is in use on the filesystem that is the pool's alone; absent where neither is.", []string{"pool"}, nil)
-	promised      = prometheus.NewDesc(namespace+"_pool_promised_bytes", "What the pool keeps for its volumes, whether or not they use it: the sum of their sizes.", []string{"pool"}, nil)
+	used          = prometheus.NewDesc(namespace+"_pool_used_bytes",
+		"What the pool's volumes take, by their quotas, or what is in use on the filesystem "+
+			"that is the pool's alone; absent where neither is.", []string{"pool"}, nil)
+	promised = prometheus.NewDesc(namespace+"_pool_promised_bytes", "What the pool keeps for its volumes, whether or not they use it: the sum of their sizes.", []string{"pool"}, nil)
 )
 
 // Describe is part of prometheus.Collector.
@@ -282,8 +290,10 @@ var (
 	apiUp            = prometheus.NewDesc(namespace+"_api_up", "1 if the API was read and nothing is wrong with it now, 0 if claims wait for it.", nil, nil)
 	credentialExpiry = prometheus.NewDesc(namespace+"_credential_expiry_timestamp_seconds", "When the credential ends with which this daemon talks to the API server; absent if that is not known.", nil, nil)
 	apiLast          = prometheus.NewDesc(namespace+"_api_last_success_timestamp_seconds", "When the API server last took a request of this daemon or sent it something; 0 is never.", nil, nil)
-	inForce          = prometheus.NewDesc(namespace+"_config_in_force", "1 if the configuration on disk is the one in force, 0 if it has errors, needs a restart, or was changed and not reloaded.", nil, nil)
-	dropped          = prometheus.NewDesc(namespace+"_events_dropped_total", "Events on claims, volumes and pods that were not written, because too many waited for the API.", []string{"type"}, nil)
+	inForce          = prometheus.NewDesc(namespace+"_config_in_force",
+		"1 if the configuration on disk is the one in force, 0 if it has errors, needs a restart, "+
+			"or was changed and not reloaded.", nil, nil)
+	dropped = prometheus.NewDesc(namespace+"_events_dropped_total", "Events on claims, volumes and pods that were not written, because too many waited for the API.", []string{"type"}, nil)
 )
 
 // Describe is part of prometheus.Collector.

@@ -25,12 +25,16 @@ var (
 		ReasonExpandFailed,
 	}
 	SnapshotReasons = []string{ // what became of a VolumeSnapshot
-		ReasonSnapshotReady, ReasonSnapshotFailed, ReasonSnapshotLost, ReasonNotEnoughSpace, ReasonPoolClosed,
+		ReasonSnapshotReady, ReasonSnapshotFailed, ReasonSnapshotLost,
+		ReasonNotEnoughSpace, ReasonPoolClosed,
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
-		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding, ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed, ReasonNotInForce,
-		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonStartFailed, ReasonAPIRefused, ReasonPoolOpened, ReasonPromised,
-		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten, ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,
+		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding,
+		ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed, ReasonNotInForce,
+		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonStartFailed,
+		ReasonAPIRefused, ReasonPoolOpened, ReasonPromised,
+		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten,
+		ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,
 		ReasonOtherHost, ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonPathChanged,
 		ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,
 		ReasonNodeForgotten, ReasonVolumeMoved,

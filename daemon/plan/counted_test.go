@@ -16,7 +16,9 @@ func TestEveryReasonIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed, found := slices.Concat(ClaimReasons, VolumeReasons, DirectoryReasons, ExpansionReasons, SnapshotReasons, OtherReasons), 0
+	found := 0
+	listed := slices.Concat(ClaimReasons, VolumeReasons, DirectoryReasons, ExpansionReasons,
+		SnapshotReasons, OtherReasons)
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
 		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {

@@ -40,7 +40,8 @@ type Pool struct {
 	Others  []quota.Usage // projects that no record has; the first may be 0, of files without a project
 	Taken   int           // projects of the pool's range that a record, a file or a limit has
 	Range   int           // how many projects that range has; 0: the pool has no project quotas
-	Used    uint64        // bytes of all projects that a record has, also of snapshots and of what is removed
+	// Used is the bytes of all projects that a record has, also of snapshots and of what is removed.
+	Used uint64
 	// Records is how many records the pool has, with those of volumes that have no project.
 	Records int
 	// Mixed: files without a project may be others' than the daemon's own: the filesystem is not

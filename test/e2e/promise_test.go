@@ -182,7 +182,9 @@ func TestAllPromisedIsFull(t *testing.T) {
 	w.refused(small, "NotEnoughSpace")
 	w.DeleteClaim("rest")
 	w.Bound("small")
-	w.Eventually("the pool is open", func() bool { return strings.Contains(metrics(), `pool_open{pool="fast"} 1`) })
+	w.Eventually("the pool is open", func() bool {
+		return strings.Contains(metrics(), `pool_open{pool="fast"} 1`)
+	})
 	if out, code := h.Call("check"); code != 0 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
