@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -86,4 +88,17 @@ func (f *difference) sentenceOrNone() string {
 		return ""
 	}
 	return f.sentence()
+}
+
+// The parameters of a watch's URL are no part of a status line.
+func TestErrorWithoutQuery(t *testing.T) {
+	const bare = "https://10.0.0.1:6443/api/v1/persistentvolumes"
+	of := &url.Error{Op: "Get", URL: bare + "?allowWatchBookmarks=true&resourceVersion=7", Err: syscall.ECONNREFUSED}
+	want := `list: Get "` + bare + `": connection refused`
+	if got := withoutQuery(fmt.Errorf("list: %w", of)); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := withoutQuery(syscall.ECONNREFUSED); got != "connection refused" {
+		t.Error(got)
+	}
 }
