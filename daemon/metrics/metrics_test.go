@@ -156,11 +156,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	asked, refused := make(chan struct{}), make(chan struct{})
 	ended, responded := make(chan error, 1), make(chan error, 1)
 	go func() {
-<<<<<<< HEAD
-		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms}).Serve(ctx, l, "", func() error { close(asked); <-refused; return nil }, nil)
-=======
-		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil}).Serve(ctx, l, nil, func() error { close(asked); <-refused; return nil }, nil)
->>>>>>> a7c37c8d (status: tell lost volumes, a configuration that is not in force, and more)
+		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil}).Serve(ctx, l, "", func() error { close(asked); <-refused; return nil }, nil)
 	}()
 	go func() {
 		r, err := http.Get("http://" + l.Addr().String() + "/healthz")
