@@ -111,8 +111,9 @@ func objects(t *testing.T, text string) (list []string, all map[string]any) {
 	return list, all
 }
 
-// What is removed is what was applied: the CSIDriver first, bindings before their policies,
-// and last the namespace; but no namespace that may have what is not ours.
+// What is removed is what was applied: the CSIDriver first, bindings before their policies, and
+// last what policies of earlier builds read, alone or with its namespace; but no namespace that may
+// have what is not ours.
 func TestManifestsDelete(t *testing.T) {
 	for namespace, own := range map[string]bool{"hostpath-provisioner": true, "storage": false,
 		"kube-system": false} {
@@ -126,8 +127,10 @@ func TestManifestsDelete(t *testing.T) {
 			return strings.HasPrefix(o,
 				"Namespace ") && !own
 		})
+		want = append(want, "ConfigMap "+namespace+"/hostpath-provisioner-confinement")
 		order := []string{"CSIDriver ", "ServiceAccount ", "Secret ",
-			"ValidatingAdmissionPolicyBinding ", "ValidatingAdmissionPolicy ", "", "Namespace "}
+			"ValidatingAdmissionPolicyBinding ", "ValidatingAdmissionPolicy ", "", "ConfigMap ",
+			"Namespace "}
 		slices.SortStableFunc(want, func(a, b string) int {
 			return cmp.Compare(placeIn(order, a), placeIn(order, b))
 		})
