@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +24,26 @@ import (
 
 // importing is what the command line asks for.
 type importing struct {
-	from   string
-	dryRun bool
-	force  again
+	from       string
+	newCluster bool
+	claims     bool
+	classes    map[string]string
+	dryRun     bool
+	force      again
+}
+
+// wrong is why the words of the command line do not go together, nil if they do.
+func (o importing) wrong(pool config.Pool) error {
+	switch {
+	case o.from == "" && !o.newCluster:
+		return usageError{errors.New("--from-node: no node is named")}
+	case !o.newCluster && (o.claims || len(o.classes) > 0):
+		return usageError{errors.New("--claims and --class go with --new-cluster")}
+	case pool.Scope != config.ScopeNode:
+		return usageError{fmt.Errorf("pool %s has scope %s: its volumes are not one node's",
+			pool.Name, pool.Scope)}
+	}
+	return nil
 }
 
 const importLong = `Import has everything that another node's disk brought follow to this node: it
@@ -34,7 +52,15 @@ each PersistentVolume again for this node, of the same name and for the same cla
 Lost for some seconds, and then Bound. Snapshots follow, too. No data is touched.
 
 It refuses while the other node is Ready, or its daemon writes, and leaves volumes that a pod there
-uses. What was cut off is finished by the next call. The disk may move back in the same way.`
+uses. What was cut off is finished by the next call. The disk may move back in the same way.
+
+With this node's own name, the objects are made again that say another hostname label of the node or
+another path of the pool than there is now.
+
+With --new-cluster it makes the PersistentVolumes anew from the records on the disk: in another
+cluster, where etcd was lost, or after forget-node. Each waits for the claim of the recorded
+namespace and name, which --claims makes, too. A claim of the name that is not the volume's own is
+left alone.`
 
 func (p *program) importCommand() *cobra.Command {
 	var o importing
@@ -49,14 +75,8 @@ func (p *program) importCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch {
-			case o.from == "":
-				return usageError{errors.New("--from-node: no node is named")}
-			case o.from == cfg.Node:
-				return usageError{fmt.Errorf("--from-node: %q is this node's own name", cfg.Node)}
-			case pools[0].Scope != config.ScopeNode:
-				return usageError{fmt.Errorf("pool %s has scope %s: its volumes are not one node's",
-					pools[0].Name, pools[0].Scope)}
+			if err := o.wrong(pools[0]); err != nil {
+				return err
 			}
 			forced, err := o.force.confirmed(o.from, c.InOrStdin(), p.stderr)
 			if err != nil {
@@ -67,6 +87,11 @@ func (p *program) importCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.from, "from-node", "", "the pool was this `node`'s")
+	flags.BoolVar(&o.newCluster, "new-cluster", false,
+		"the cluster knows nothing of the volumes: make their objects from the records")
+	flags.BoolVar(&o.claims, "claims", false, "with --new-cluster: make the claims, too")
+	flags.StringToStringVar(&o.classes, "class", nil,
+		"with --new-cluster: a class has another name here, `OLD=NEW`; may be repeated")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
 	flags.Var(&o.force, "force",
 		"go on though that node looks alive; asks for its name, which is --force=NODE in a script")
@@ -85,26 +110,21 @@ func (p *program) imports(ctx context.Context, cfg config.Config, pool config.Po
 	if err != nil {
 		return err
 	}
-	former := self
-	former.Node = o.from
-	alive, err := forget.Alive(ctx, forget.Options{Self: former, API: client, Forced: forced,
-		Watch: 2 * leadership.Renewal})
-	if err != nil {
-		return err
-	}
-	if alive.Action != forget.Forget {
-		return aliveError{alive.Message}
-	}
 	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	report, err := p.takenOver(ctx, client, pool, store, o)
-	if err != nil {
+	f := follow.Options{
+		Self: self, From: o.from, Store: store, API: client, DryRun: o.dryRun, Forced: forced,
+		Pool: plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source},
+	}
+	of := importer{p, pool, store, client}
+	var rows []follow.Row
+	if o.newCluster {
+		rows, err = of.anew(ctx, f, o)
+	} else {
+		rows, err = of.follows(ctx, f)
+	}
+	if err != nil && rows == nil {
 		return err
 	}
-	rows, err := follow.Run(ctx, follow.Options{
-		Self: self, From: o.from, Store: store, Identity: report.Identity, API: client,
-		Pool:   plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source},
-		DryRun: o.dryRun,
-	})
 	if told := p.tellImported(rows, o); told != nil || err != nil {
 		return errors.Join(told, err)
 	}
@@ -114,40 +134,135 @@ func (p *program) imports(ctx context.Context, cfg config.Config, pool config.Po
 	return nil
 }
 
+// importer is a pool whose disk came from elsewhere.
+type importer struct {
+	*program
+	pool   config.Pool
+	store  *volume.Pool
+	client *kube.Client
+}
+
+// follows has the volumes follow that the cluster knows.
+func (d importer) follows(ctx context.Context, f follow.Options) ([]follow.Row, error) {
+	if err := d.gone(ctx, f); err != nil {
+		return nil, err
+	}
+	report, err := d.takenOver(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	f.Identity = report.Identity
+	return follow.Run(ctx, f)
+}
+
+// gone is why the former node must not be taken for gone, nil if it may.
+func (d importer) gone(ctx context.Context, f follow.Options) error {
+	if f.From == f.Node {
+		return nil
+	}
+	former := f.Self
+	former.Node = f.From
+	alive, err := forget.Alive(ctx, forget.Options{Self: former, API: d.client, Forced: f.Forced,
+		Watch: 2 * leadership.Renewal})
+	if err == nil && alive.Action != forget.Forget {
+		return aliveError{alive.Message}
+	}
+	return err
+}
+
 // takenOver makes the pool this node's, by its marker, if it is still the other node's. A call that
 // changes nothing looks into that one's.
-func (p *program) takenOver(ctx context.Context, client *kube.Client, pool config.Pool,
-	store *volume.Pool, o importing) (hostcheck.Report, error) {
-	cluster, err := client.ClusterID(ctx)
+func (d importer) takenOver(ctx context.Context, f follow.Options) (hostcheck.Report, error) {
+	cluster, err := d.client.ClusterID(ctx)
 	if err != nil {
 		return hostcheck.Report{}, err
 	}
-	report := p.looked(ctx, pool)
-	if f, other := otherCluster(pool, report.Mark, cluster); other {
-		return report, closedError{pool, f}
+	report := d.looked(ctx, d.pool)
+	if found, other := otherCluster(d.pool, report.Mark, cluster); other {
+		return report, closedError{d.pool, found}
 	}
-	theirs := report.Mark.Node == o.from
-	if theirs && !o.dryRun {
-		done, err := p.runPrepare(ctx, pool, store, false, prepare.Owner{From: o.from})
-		for _, line := range done.Done {
-			fmt.Fprintln(p.stdout, line)
+	if f.Identity = report.Identity; report.Mark.ID != "" && !f.Forced {
+		if v, node, err := follow.Elsewhere(ctx, f); err != nil || v != "" {
+			return report, cmp.Or(err, error(aliveError{fmt.Sprintf("volume %s is on node %s by "+
+				"now, which has another disk with the same records", v, node)}))
 		}
-		if err != nil {
+	}
+	theirs := report.Mark.Node == f.From && f.From != f.Node
+	if theirs && !f.DryRun {
+		if err := d.remark(ctx, prepare.Owner{From: f.From}); err != nil {
 			return report, err
 		}
-		report = p.looked(ctx, pool)
+		report = d.looked(ctx, d.pool)
 	}
-	for _, f := range report.Findings {
-		meant := theirs && o.dryRun && f.Reason == hostcheck.ReasonOtherNode
-		if f.Severity == hostcheck.Close && !meant {
-			return report, closedError{pool, f}
-		}
+	var meant []string
+	if theirs && f.DryRun {
+		meant = []string{hostcheck.ReasonOtherNode}
 	}
-	if !theirs && !slices.Contains(report.Mark.Former(), o.from) {
+	if err := d.closed(report, meant...); err != nil {
+		return report, err
+	}
+	if !theirs && report.Mark.Node != f.From && !slices.Contains(report.Mark.Former(), f.From) {
 		return report, fmt.Errorf("pool %q: its marker does not say that it was node %q's: %w",
-			pool.Name, o.from, prepare.ErrNotOwner)
+			d.pool.Name, f.From, prepare.ErrNotOwner)
 	}
 	return report, nil
+}
+
+// anew makes objects of what the disk has recorded. The marker becomes this cluster's, and this
+// node's, when it is noted on the disk what is to be made.
+func (d importer) anew(ctx context.Context, f follow.Options, o importing) ([]follow.Row, error) {
+	cluster, err := d.client.ClusterID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := d.looked(ctx, d.pool)
+	_, other := otherCluster(d.pool, report.Mark, cluster)
+	meant := []string{hostcheck.ReasonOtherCluster}
+	if owner := report.Mark.Node; owner != "" && owner != f.Node {
+		if owner != o.from {
+			return nil, fmt.Errorf("pool %q: its marker says that it is node %q's: "+
+				"--from-node %s: %w", d.pool.Name, owner, owner, prepare.ErrNotOwner)
+		}
+		if !other { // else a node of that name here is another one
+			if err := d.gone(ctx, f); err != nil {
+				return nil, err
+			}
+		}
+		meant, other = append(meant, hostcheck.ReasonOtherNode), true
+	}
+	if err := d.closed(report, meant...); err != nil {
+		return nil, err
+	}
+	f.Identity, f.From = report.Identity, ""
+	return follow.Anew(ctx, follow.AnewOptions{
+		Options: f, Claims: o.claims, Classes: o.classes, CreateClaim: d.client.CreateClaim,
+		Own: func(ctx context.Context) error {
+			if !other {
+				return nil
+			}
+			return d.remark(ctx, prepare.Owner{From: o.from, NewCluster: true})
+		},
+	})
+}
+
+// remark writes into the marker whose the pool is.
+func (d importer) remark(ctx context.Context, owner prepare.Owner) error {
+	done, err := d.runPrepare(ctx, d.pool, d.store, false, owner)
+	for _, line := range done.Done {
+		fmt.Fprintln(d.stdout, line)
+	}
+	return err
+}
+
+// closed is why nothing can be done in the pool, nil if something can. The findings of these
+// reasons are why the command was called.
+func (d importer) closed(report hostcheck.Report, meant ...string) error {
+	for _, f := range report.Findings {
+		if f.Severity == hostcheck.Close && !slices.Contains(meant, f.Reason) {
+			return closedError{d.pool, f}
+		}
+	}
+	return nil
 }
 
 func (p *program) looked(ctx context.Context, pool config.Pool) hostcheck.Report {
@@ -172,11 +287,16 @@ func (p *program) tellImported(rows []follow.Row, o importing) error {
 		count[r.Action]++
 	}
 	word := "moved"
-	if o.dryRun {
-		word = "would be moved"
+	if o.newCluster {
+		word = "made"
 	}
+	if o.dryRun {
+		word = "would be " + word
+	}
+	done := count[follow.Move] + count[follow.Finish] + count[follow.Drop] +
+		count[follow.Make] + count[follow.Claim]
 	_, err := fmt.Fprintf(p.stdout, "%d %s, %d left, %d refused\n",
-		count[follow.Move]+count[follow.Finish], word, count[plan.Keep], count[plan.Refuse])
+		done, word, count[plan.Keep], count[plan.Refuse])
 	if slices.ContainsFunc(rows, func(r follow.Row) bool {
 		return r.Action == plan.Refuse && strings.Contains(r.Message, "forbidden")
 	}) {
@@ -193,6 +313,10 @@ func importVerdict(r follow.Row, dryRun bool) string {
 		return "left: " + r.Message
 	case dryRun:
 		return string(r.Action)
+	case r.Action == follow.Drop:
+		return "dropped"
+	case r.Action == follow.Make, r.Action == follow.Claim:
+		return "made"
 	}
 	return "moved"
 }

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,6 +51,8 @@ type API interface {
 type Store interface {
 	List(ctx context.Context, id mounts.Identity) (volume.Inventory, error)
 	Lookup(ctx context.Context, id mounts.Identity, pv string) (record.Record, error)
+	LookupArchived(ctx context.Context, id mounts.Identity,
+		pv, claimUID string) (record.Record, error)
 	Moving(ctx context.Context, id mounts.Identity, pv, object string) error
 	Moved(ctx context.Context, id mounts.Identity, pv, node string) error
 }
@@ -63,6 +66,7 @@ type Options struct {
 	Identity mounts.Identity // of the pool's directory, as it was checked
 	API      API
 	DryRun   bool
+	Forced   bool // the administrator typed the former node's name again
 }
 
 // Row is what became of one volume or snapshot, or would.
@@ -112,19 +116,15 @@ type survey struct {
 	names    []string          // of volumes that are recorded here or have the former node's label
 	handles  map[string]bool   // handles that are recorded here
 	users    map[string]string // by namespace/name of a claim: a pod on the former node
+	told     bool              // the two nodes were told
 }
 
 func (o Options) survey(ctx context.Context) (*survey, error) {
 	s := &survey{Options: o, handles: map[string]bool{}, users: map[string]string{}}
-	node, err := o.API.GetNode(ctx, o.Node)
-	switch {
-	case err != nil:
+	var err error
+	if s.hostname, err = o.hostnameOf(ctx); err != nil {
 		return nil, err
-	case node == nil || node.Labels[plan.HostnameLabel] == "":
-		return nil, fmt.Errorf("the cluster has no node %q with a label %s",
-			o.Node, plan.HostnameLabel)
 	}
-	s.hostname = node.Labels[plan.HostnameLabel]
 	inventory, err := o.Store.List(ctx, o.Identity)
 	if err != nil {
 		return nil, err
@@ -155,8 +155,21 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 	})
 }
 
+// hostnameOf is the value of this node's hostname label.
+func (o Options) hostnameOf(ctx context.Context) (string, error) {
+	node, err := o.API.GetNode(ctx, o.Node)
+	switch {
+	case err != nil:
+		return "", err
+	case node == nil || node.Labels[plan.HostnameLabel] == "":
+		return "", fmt.Errorf("the cluster has no node %q with a label %s",
+			o.Node, plan.HostnameLabel)
+	}
+	return node.Labels[plan.HostnameLabel], nil
+}
+
 func (s *survey) facts(ctx context.Context, name string) (f Facts, err error) {
-	f = Facts{Self: s.Self, From: s.From, Pool: s.Pool}
+	f = Facts{Self: s.Self, From: s.From, Pool: s.Pool, Hostname: s.hostname}
 	if f.Volume, err = s.API.GetVolume(ctx, name); err != nil {
 		return f, err
 	}
@@ -169,8 +182,17 @@ func (s *survey) facts(ctx context.Context, name string) (f Facts, err error) {
 			f.Unreadable = err.Error()
 		}
 	}
-	if v := f.Volume; v != nil && v.Spec.ClaimRef != nil {
-		f.User = s.users[v.Spec.ClaimRef.Namespace+"/"+v.Spec.ClaimRef.Name]
+	v := f.Volume
+	if v == nil || v.Spec.ClaimRef == nil {
+		return f, nil
+	}
+	f.User = s.users[v.Spec.ClaimRef.Namespace+"/"+v.Spec.ClaimRef.Name]
+	if f.Record == nil && f.Unreadable == "" {
+		archived, unreadable, err := volume.Found(s.Store.LookupArchived(ctx, s.Identity, name,
+			string(v.Spec.ClaimRef.UID)))
+		if f.Archived, f.Unreadable = archived != nil, unreadable; err != nil {
+			return f, err
+		}
 	}
 	return f, nil
 }
@@ -193,15 +215,57 @@ func (s *survey) volume(ctx context.Context, name string) (Row, error) {
 	row.Action, row.Message = v.Action, v.Message
 	switch {
 	case s.DryRun && v.Action == Move:
-		return row, s.API.CheckVolume(ctx, Successor(f, s.hostname))
+		return row, s.API.CheckVolume(ctx, Successor(f))
 	case s.DryRun:
 		return row, nil
 	case v.Action == Move:
+		s.tell(ctx)
 		return row, s.move(ctx, f)
 	case v.Action == Finish:
+		s.tell(ctx)
 		return row, s.finish(ctx, name, *f.Intent)
+	case v.Action == Drop:
+		return row, unpublish.Volume(ctx, s.API, f.Volume)
 	}
 	return row, nil
+}
+
+// tell tells both nodes, before the first volume moves. An event that is refused keeps nothing
+// waiting.
+func (s *survey) tell(ctx context.Context) {
+	if s.told || s.From == s.Node {
+		return
+	}
+	s.told = true
+	for _, node := range []string{s.From, s.Node} {
+		s.API.Event(report.Node(node), corev1.EventTypeNormal, plan.ReasonVolumeMoved,
+			fmt.Sprintf("the volumes of pool %s come with their disk from node %s to node %s",
+				s.Pool.Name, s.From, s.Node))
+	}
+	_ = s.API.Flush(ctx)
+}
+
+// Elsewhere returns a volume that the pool has recorded, and that is a third node's by its object,
+// "" if there is none. Then that node has a disk with the same records: one of the two is a copy.
+func Elsewhere(ctx context.Context, o Options) (volume, node string, err error) {
+	inventory, err := o.Store.List(ctx, o.Identity)
+	if err != nil {
+		return "", "", err
+	}
+	directories := map[string]string{}
+	for _, r := range inventory.Volumes {
+		if r.HasObject() {
+			directories[r.PV] = r.Directory
+		}
+	}
+	return volume, node, o.API.EachVolume(ctx, func(v *corev1.PersistentVolume) {
+		on := v.Labels[plan.NodeLabel]
+		theirs := on != plan.NodeLabelValue(o.From) && on != plan.NodeLabelValue(o.Node)
+		if theirs && on != "" && directories[v.Name] != "" &&
+			directories[v.Name] == path.Base(plan.PathOf(v)) {
+			volume, node = v.Name, on
+		}
+	})
 }
 
 // move makes an object for this node in the place of the former node's. A crash leaves, after
@@ -221,7 +285,7 @@ func (s *survey) move(ctx context.Context, f Facts) error {
 			return err
 		}
 		i = &Intent{UID: v.UID, Deleting: v.DeletionTimestamp != nil, Claimed: claim != nil,
-			Object: Successor(f, s.hostname)}
+			Object: Successor(f)}
 		if err := s.API.CheckVolume(ctx, i.Object); err != nil {
 			return err
 		}
@@ -272,9 +336,15 @@ func (s *survey) finish(ctx context.Context, name string, i Intent) error {
 	}
 	var untold error
 	if claim != nil {
-		s.API.Event(report.Claim(claim), corev1.EventTypeNormal, plan.ReasonVolumeMoved,
-			fmt.Sprintf("volume %s came with its disk from node %s to node %s",
-				name, s.From, s.Node))
+		said := fmt.Sprintf("volume %s came with its disk from node %s to node %s",
+			name, s.From, s.Node)
+		switch s.From {
+		case s.Node:
+			said = fmt.Sprintf("volume %s says now where node %s has it", name, s.Node)
+		case "":
+			said = fmt.Sprintf("volume %s was found on a disk of node %s", name, s.Node)
+		}
+		s.API.Event(report.Claim(claim), corev1.EventTypeNormal, plan.ReasonVolumeMoved, said)
 		if err := s.API.Flush(ctx); err != nil { // an event that is refused keeps nothing waiting
 			untold = fmt.Errorf("it was moved, and its claim was not told: %w", err)
 		}

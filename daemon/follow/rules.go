@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,6 +23,7 @@ import (
 const (
 	Move   plan.Action = "move"   // its object is deleted, and made again for this node
 	Finish plan.Action = "finish" // an earlier call has begun: what is left of Move is done
+	Drop   plan.Action = "drop"   // its object goes, as it would have on the former node
 )
 
 // Intent is what a record has of an object that is about to be made.
@@ -40,14 +42,16 @@ type Facts struct {
 	Pool       plan.Pool
 	Volume     *corev1.PersistentVolume // the object of the name, nil: there is none
 	Record     *record.Record           // nil: the pool has none
+	Archived   bool                     // the whole volume is in the archive, its record, too
 	Unreadable string                   // why it could not be read
 	Intent     *Intent                  // of the record
 	User       string                   // a pod on that node which uses the volume's claim
+	Hostname   string                   // the value of this node's hostname label
 }
 
 var rules = []func(Facts) (plan.Verdict, bool){
-	nothingToMove, cutOff, arrived, ofThirdNode, unreadable, notRecorded, notServed, otherData,
-	inUse, heldByOthers,
+	nothingToMove, cutOff, arrived, ofThirdNode, unreadable, archived, notRecorded, notServed,
+	otherData, inUse, heldByOthers,
 }
 
 // For decides about one volume.
@@ -69,13 +73,28 @@ func cutOff(f Facts) (plan.Verdict, bool) {
 	return plan.Verdict{Action: Finish}, f.Volume == nil
 }
 
-// arrived: the object is this node's. An intent in the record is left of a call that died.
+// arrived: the object is this node's. An intent in the record is left of a call that died. Where
+// the node is the same as before, the object may say what the node or the pool was like then.
 func arrived(f Facts) (plan.Verdict, bool) {
 	here := f.Volume.Labels[plan.NodeLabel] == plan.NodeLabelValue(f.Node)
-	if here && f.Intent != nil {
+	switch {
+	case here && f.Intent != nil && (f.From != f.Node || f.Intent.UID != f.Volume.UID):
 		return plan.Verdict{Action: Finish}, true
+	case here && f.From == f.Node && f.Record != nil && (f.Intent != nil || f.outdated()):
+		return plan.Verdict{}, false
 	}
 	return plan.Verdict{Action: plan.Ignore}, here
+}
+
+// outdated reports whether the object would be another one if it was made now.
+func (f Facts) outdated() bool {
+	now, next := f.Volume, Successor(f)
+	if ref := now.Spec.ClaimRef; ref != nil && ref.ResourceVersion != "" {
+		now = now.DeepCopy()
+		now.Spec.ClaimRef.ResourceVersion = ""
+	}
+	return !equality.Semantic.DeepEqual(now.Spec, next.Spec) ||
+		!maps.Equal(now.Labels, next.Labels) || !maps.Equal(now.Annotations, next.Annotations)
 }
 
 // ofThirdNode: whoever has this volume, it is not the node that had the disk. Of objects that are
@@ -92,6 +111,19 @@ func ofThirdNode(f Facts) (plan.Verdict, bool) {
 
 func unreadable(f Facts) (plan.Verdict, bool) {
 	return plan.Verdict{Action: plan.Refuse, Message: f.Unreadable}, f.Unreadable != ""
+}
+
+// archived: the former node's daemon died when only the object was left to be removed.
+func archived(f Facts) (plan.Verdict, bool) {
+	switch {
+	case !f.Archived:
+		return plan.Verdict{}, false
+	case !plan.Going(f.Volume):
+		return plan.Verdict{Action: plan.Keep, Message: "its data is in the archive"}, true
+	case f.Serves(f.Volume.Annotations[plan.ProvisionedBy]) && plan.OthersFinalizer(f.Volume) == "":
+		return plan.Verdict{Action: Drop}, true
+	}
+	return plan.Verdict{}, false
 }
 
 // notRecorded: the disk does not prove that it has the volume.
@@ -133,8 +165,8 @@ func heldByOthers(f Facts) (plan.Verdict, bool) {
 var named = []string{plan.HostPathIdentity, plan.ProvisionOnNode, plan.RancherSelectedNode}
 
 // Successor is the object for this node: of the same name, for the same claim, with everything that
-// a volume keeps. hostname is the value of the node's hostname label.
-func Successor(f Facts, hostname string) *corev1.PersistentVolume {
+// a volume keeps.
+func Successor(f Facts) *corev1.PersistentVolume {
 	v := f.Volume
 	next := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -155,7 +187,7 @@ func Successor(f Facts, hostname string) *corev1.PersistentVolume {
 		ref.ResourceVersion = ""
 	}
 	if plan.HasAffinity(v) {
-		next.Spec.NodeAffinity = plan.NodeAffinity(hostname)
+		next.Spec.NodeAffinity = plan.NodeAffinity(f.Hostname)
 	}
 	at := f.Pool.Path + "/" + f.Record.Directory
 	switch s := &next.Spec.PersistentVolumeSource; {
@@ -186,7 +218,7 @@ func Differs(existing, want *corev1.PersistentVolume) string {
 		return fmt.Sprintf("it is on node %q", existing.Labels[plan.NodeLabel])
 	case plan.PathOf(existing) != plan.PathOf(want):
 		return fmt.Sprintf("it points to %q", plan.PathOf(existing))
-	case uid(existing) != uid(want):
+	case uid(want) != "" && uid(existing) != uid(want):
 		return "it is for another claim"
 	}
 	return ""

@@ -30,7 +30,7 @@ func volumeOf(node string, change ...func(*corev1.PersistentVolume)) *corev1.Per
 
 func factsOf(v *corev1.PersistentVolume, change ...func(*Facts)) Facts {
 	f := Facts{
-		Self: plan.Self{Provisioner: "ours", Node: "node-b"}, From: "node-a",
+		Self: plan.Self{Provisioner: "ours", Node: "node-b"}, From: "node-a", Hostname: "host-b",
 		Pool: plan.Pool{Name: "fast", Path: "/srv/fast"}, Volume: v,
 		Record: &record.Record{PV: "pvc-1", Directory: "dir", Node: "node-a"},
 	}
@@ -49,22 +49,45 @@ func TestForInOrder(t *testing.T) {
 	strange := func(v *corev1.PersistentVolume) { v.Annotations[plan.ProvisionedBy] = "other" }
 	damaged := func(f *Facts) { f.Unreadable = "x" }
 	third := func(v *corev1.PersistentVolume) { v.Labels[plan.NodeLabel] = "node-c" }
+	same := func(f *Facts) { f.From = "node-b" }
+	present := func(f *Facts) {
+		f.From, f.Record.Node = "node-b", "node-b"
+		f.Volume = Successor(*f)
+	}
+	going := func(v *corev1.PersistentVolume) {
+		v.Status.Phase = corev1.VolumeReleased
+		v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	}
+	archived := func(f *Facts) { f.Record, f.Archived = nil, true }
 	elsewhere := func(v *corev1.PersistentVolume) { v.Spec.HostPath.Path = "/etc" }
 	for name, c := range map[string]struct {
 		f    Facts
 		want plan.Action
 	}{
-		"theirs":                       {factsOf(volumeOf("node-a")), Move},
-		"theirs, and begun":            {factsOf(volumeOf("node-a"), begun), Move},
-		"no object":                    {factsOf(nil), plan.Ignore},
-		"no object, and begun":         {factsOf(nil, begun), Finish},
-		"here":                         {factsOf(volumeOf("node-b")), plan.Ignore},
-		"here, and begun":              {factsOf(volumeOf("node-b"), begun), Finish},
-		"here, and used there":         {factsOf(volumeOf("node-b"), used), plan.Ignore},
-		"of a third node":              {factsOf(volumeOf("node-c")), plan.Keep},
-		"of a third, begun":            {factsOf(volumeOf("node-c"), begun), plan.Keep},
-		"of a third, not recorded":     {factsOf(volumeOf("node-c"), unrecorded), plan.Ignore},
-		"not recorded":                 {factsOf(volumeOf("node-a"), unrecorded), plan.Keep},
+		"theirs":                    {factsOf(volumeOf("node-a")), Move},
+		"theirs, and begun":         {factsOf(volumeOf("node-a"), begun), Move},
+		"no object":                 {factsOf(nil), plan.Ignore},
+		"no object, and begun":      {factsOf(nil, begun), Finish},
+		"here":                      {factsOf(volumeOf("node-b")), plan.Ignore},
+		"here, and begun":           {factsOf(volumeOf("node-b"), begun), Finish},
+		"the same node, outdated":   {factsOf(volumeOf("node-b"), same), Move},
+		"the same, begun, outdated": {factsOf(volumeOf("node-b"), same, begun), Move},
+		"the same node, as it is":   {factsOf(volumeOf("node-b"), present), plan.Ignore},
+		"the same, begun":           {factsOf(volumeOf("node-b"), present, begun), Finish},
+		"the same, outdated, used":  {factsOf(volumeOf("node-b"), same, used), plan.Refuse},
+		"the same, unrecorded":      {factsOf(volumeOf("node-b"), same, unrecorded), plan.Ignore},
+		"here, and used there":      {factsOf(volumeOf("node-b"), used), plan.Ignore},
+		"of a third node":           {factsOf(volumeOf("node-c")), plan.Keep},
+		"of a third, begun":         {factsOf(volumeOf("node-c"), begun), plan.Keep},
+		"of a third, not recorded":  {factsOf(volumeOf("node-c"), unrecorded), plan.Ignore},
+		"not recorded":              {factsOf(volumeOf("node-a"), unrecorded), plan.Keep},
+		"archived, and going":       {factsOf(volumeOf("node-a", going), archived), Drop},
+		"archived, and bound":       {factsOf(volumeOf("node-a"), archived), plan.Keep},
+		"archived, and held": {factsOf(volumeOf("node-a", going, held), archived),
+			plan.Keep},
+		"archived, of another": {factsOf(volumeOf("node-a", going, strange), archived),
+			plan.Keep},
+		"archived, and of a third":     {factsOf(volumeOf("node-c", going), archived), plan.Ignore},
 		"of another provisioner":       {factsOf(volumeOf("node-a", strange)), plan.Refuse},
 		"of a third, not served":       {factsOf(volumeOf("node-a", third, strange)), plan.Keep},
 		"points elsewhere":             {factsOf(volumeOf("node-a", elsewhere)), plan.Refuse},
@@ -116,7 +139,7 @@ func TestSuccessor(t *testing.T) {
 	} {
 		v := volumeOf("node-a", c.change)
 		before := v.DeepCopy()
-		got, want := Successor(factsOf(v), "host-b"), v.DeepCopy()
+		got, want := Successor(factsOf(v)), v.DeepCopy()
 		want.UID, want.ResourceVersion, want.Spec.ClaimRef.ResourceVersion = "", "", ""
 		want.Labels = map[string]string{plan.NodeLabel: "node-b", plan.PoolLabel: "fast"}
 		want.Finalizers = []string{plan.Finalizer}
@@ -142,7 +165,7 @@ func TestSuccessor(t *testing.T) {
 // An intent survives its record.
 func TestIntent(t *testing.T) {
 	want := Intent{UID: "old", Deleting: true, Claimed: true,
-		Object: Successor(factsOf(volumeOf("node-a")), "host-b")}
+		Object: Successor(factsOf(volumeOf("node-a")))}
 	text, err := want.encode()
 	if err != nil {
 		t.Fatal(err)

@@ -79,6 +79,17 @@ func (c *Client) MarkClaim(ctx context.Context, claim *corev1.PersistentVolumeCl
 	return now, nil
 }
 
+// CreateClaim makes a claim. One that has the name already is left as it is: a conflict.
+func (c *Client) CreateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	request := c.core.Post().Namespace(claim.Namespace).Resource("persistentvolumeclaims").
+		Body(claim).Timeout(callTimeout)
+	made := &corev1.PersistentVolumeClaim{}
+	if err := receiveObject(ctx, request, made, claim.Name, ""); err != nil {
+		return fmt.Errorf("create claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}
+
 // DeleteClaim deletes a claim, if it has the UID. It is no error if it is gone.
 func (c *Client) DeleteClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	err := removeObject(ctx, c.core.Delete().Namespace(claim.Namespace).

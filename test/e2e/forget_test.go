@@ -27,35 +27,55 @@ import (
 const nodeLabel = "hostpath-provisioner/node"
 
 // writes are an administrator's requests, through a proxy that kills the caller right before or
-// after the n-th that changes anything but an event; an event that is written twice is one with a
-// count.
+// after one that changes anything but an event; an event that is written twice is one with a count.
+// Of each kind of object and method a few are enough: the same steps follow with each object.
 type writes struct {
 	w       *environment
 	address string
 	dir     string
-	killed  chan struct{}
-	left    int
-	before  bool
 	cmd     *exec.Cmd
-	at      []string // the changes that it was killed after
+	died    bool
+	fails   bool           // the call that ends by itself may fail
+	kinds   map[string]int // of changes: how often it was killed there
+	at      []string       // the changes that it was killed at
+}
+
+// enough is how often a caller is killed at one kind of change: twice before it, and twice after.
+const enough = 4
+
+// kills reports whether the caller is killed at a request, and whether before it is passed on.
+func (k *writes) kills(r *http.Request) (is, before bool) {
+	if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") ||
+		r.URL.Query().Has("dryRun") || k.cmd == nil || k.died {
+		return false, false
+	}
+	kind := r.Method + " " + path.Base(path.Dir(r.URL.Path))
+	if r.Method == http.MethodPost {
+		kind = r.Method + " " + path.Base(r.URL.Path)
+	}
+	n := k.kinds[kind]
+	if n == enough {
+		return false, false
+	}
+	k.kinds[kind], k.died = n+1, true
+	k.at = append(k.at, kind)
+	return true, n%2 == 0
 }
 
 func (w *environment) killer() *writes {
 	w.Helper()
-	k := &writes{w: w, dir: hosttestDir(w.T, "killer")}
+	k := &writes{w: w, dir: hosttestDir(w.T, "killer"), kinds: map[string]int{}}
 	var authority []byte
 	k.address, authority = w.Proxied(func(server http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			change := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") &&
-				!r.URL.Query().Has("dryRun")
-			if k.left -= map[bool]int{true: 1}[change]; !change || k.left != 0 {
+			is, before := k.kills(r)
+			if !is {
 				server.ServeHTTP(rw, r)
 				return
 			}
-			if !k.before {
+			if !before {
 				server.ServeHTTP(httptest.NewRecorder(), r)
 			}
-			k.at = append(k.at, r.Method+" "+path.Base(r.URL.Path))
 			_ = k.cmd.Process.Kill()
 			<-r.Context().Done()
 		})
@@ -94,31 +114,22 @@ func (k *writes) forgets(h *host) []string {
 
 func (k *writes) kubeconfig() string { return filepath.Join(k.dir, "admin") }
 
-// dies calls the program, and reports whether it was killed at the n-th change.
-func (k *writes) dies(h *host, n int, args ...string) (out string, died bool) {
-	k.w.Helper()
-	var text strings.Builder
-	k.left, k.cmd = n, h.Command(append(args, "--kubeconfig", k.kubeconfig())...)
-	k.cmd.Stdout, k.cmd.Stderr = &text, &text
-	err := k.cmd.Run()
-	if died = k.left <= 0; !died && err != nil {
-		k.w.Errorf("%q: %v\n%s", args, err, text.String())
-	}
-	k.left = 0 // and below: nothing else is killed
-	return text.String(), died
-}
-
-// toTheEnd calls the program until a call ends by itself, killed before its first change and then
-// after it, so that it is killed before and after every change that there is.
+// toTheEnd calls the program until a call ends by itself.
 func (k *writes) toTheEnd(h *host, args ...string) (out string, deaths int) {
 	k.w.Helper()
-	for died := true; died; deaths++ {
-		k.before = !k.before
-		if out, died = k.dies(h, 1, args...); deaths > 200 {
-			k.w.Fatalf("killed after %q:\n%s", k.at, out)
+	for ; ; deaths++ {
+		var text strings.Builder
+		k.died, k.cmd = false, h.Command(append(args, "--kubeconfig", k.kubeconfig())...)
+		k.cmd.Stdout, k.cmd.Stderr = &text, &text
+		err := k.cmd.Run()
+		if k.cmd = nil; k.died {
+			continue
 		}
+		if err != nil && !k.fails {
+			k.w.Errorf("%q: %v\n%s", args, err, text.String())
+		}
+		return text.String(), deaths
 	}
-	return out, deaths - 1
 }
 
 // loses ends a node's daemon, and deletes its Node.
@@ -178,8 +189,8 @@ func TestForgetNode(t *testing.T) {
 		t.Errorf("--dry-run: exit code %d", code)
 	}
 	out, deaths := k.toTheEnd(b, "forget-node", a.node)
-	if deaths < 14 || !strings.Contains(out, "nothing of provisioner") {
-		t.Errorf("killed after %q, and then:\n%s", k.at, out)
+	if deaths < 14 || !strings.Contains(out, "forgot of node") {
+		t.Errorf("killed at %q, and then:\n%s", k.at, out)
 	}
 	for _, pv := range []*corev1.PersistentVolume{data, kept, going} {
 		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
@@ -290,7 +301,7 @@ func TestForgetNodeClaims(t *testing.T) {
 	w.lost("loose")
 	out, deaths := k.toTheEnd(b, "forget-node", a.node, "--claims")
 	if deaths < 10 {
-		t.Errorf("killed after %q, and then:\n%s", k.at, out)
+		t.Errorf("killed at %q, and then:\n%s", k.at, out)
 	}
 	w.Eventually("the StatefulSet's pod is on the other node", func() bool {
 		return w.nodeOf("set-0") == b.node

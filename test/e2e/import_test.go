@@ -1,14 +1,18 @@
 package e2e
 
 import (
+	"cmp"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -49,7 +53,8 @@ func (h *host) follows(claim string) *corev1.PersistentVolume {
 		said = source.CSI.VolumeAttributes["path"]
 	}
 	term := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
-	if said != at || pv.Labels[nodeLabel] != h.node || term.Values[0] != "host-of-"+h.node {
+	label := cmp.Or(h.label, "host-of-"+h.node)
+	if said != at || pv.Labels[nodeLabel] != h.node || term.Values[0] != label {
 		h.w.Errorf("volume of claim %s: %s, %v, %v", claim, said, pv.Labels, term)
 	}
 	h.wantData(at, claim)
@@ -75,7 +80,7 @@ func TestImport(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
 	s := w.snapshots()
-	a := w.newHost("a", `snapshots = "copy"`).quiet().run()
+	a := w.newHost("a", `snapshots = "copy"`).quiet().aliased(allPeers()...).run()
 	local := w.Class("local", immediate, fixture.Parameters("source", "local"))
 	csi := w.Class("csi", immediate, fixture.Parameters("source", "csi"))
 	host := w.Class("host", immediate)
@@ -86,13 +91,18 @@ func TestImport(t *testing.T) {
 	a.writes("local", local)
 	a.writes("csi", csi)
 	kept, going := a.writes("kept", host), a.writes("going", host)
+	archived, adopted := a.writes("archived", host), peerNamed("rancher").made(a, "adopted")
+	a.adopts()
 	content := s.ask("snap", data, w.Provisioner, "Delete")
 	s.ready("snap", content)
 	b, c := w.newHost("b", `snapshots = "copy"`).quiet(), w.newHost("c").quiet().run()
+	b.aliased(allPeers()...)
 	other := c.made("other", host)
+	a.Kill()
+	a.cutShort(archived, "archive", true)
 	a.unplugs()
 	w.retain(kept.Name)
-	for _, name := range []string{"kept", "going"} {
+	for _, name := range []string{"kept", "going", "archived"} {
 		w.DeleteClaim(name)
 	}
 	w.deleteVolume(going.Name)
@@ -106,15 +116,16 @@ func TestImport(t *testing.T) {
 	w.Must(w.notReady(a.node))
 	out, code := b.Call(append(admin, "--dry-run")...)
 	golden(t, "import-dry-run", strings.NewReplacer(content, "CONTENT", set.Name, "PV-of-set").
-		Replace(b.told(strings.ReplaceAll(out, a.node, "FORMER"), data, kept, going)))
+		Replace(b.told(strings.ReplaceAll(out, a.node, "FORMER"), data, kept, going, archived,
+			adopted)))
 	if code != 1 {
 		t.Errorf("--dry-run: exit code %d", code)
 	}
 	w.deletePod("set-0")
 	w.Eventually("the pod is not on the node", func() bool { return w.nodeOf("set-0") != a.node })
 	k.toTheEnd(b, args...)
-	if len(k.at) < 2*5*3 {
-		t.Errorf("killed after %q", k.at)
+	if len(k.at) < 3*enough {
+		t.Errorf("killed at %q", k.at)
 	}
 	for _, name := range []string{"data-set-0", "data", "local", "csi"} {
 		b.follows(name)
@@ -125,7 +136,26 @@ func TestImport(t *testing.T) {
 	w.Eventually("the pod runs where its data is", func() bool {
 		return w.nodeOf("set-0") == b.node
 	})
+	for _, node := range []string{a.node, b.node} {
+		told, err := w.WaitEvent(w.Soon(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: node, UID: types.UID(node)}}, "VolumeMoved")
+		w.Must(err)
+		if !strings.HasSuffix(told.Message, "from node "+a.node+" to node "+b.node) {
+			t.Errorf("node %s was told %q", node, told.Message)
+		}
+	}
+	now := w.Bound("adopted")
+	at := filepath.Join(b.mount, filepath.Base(adopted.Spec.HostPath.Path))
+	if now.UID == adopted.UID || now.Spec.HostPath.Path != at || now.Labels[nodeLabel] != b.node {
+		t.Errorf("the adopted volume is %+v", now)
+	}
+	b.wantData(now.Spec.HostPath.Path, "adopted")
+	b.wantData(filepath.Join(b.ours("archive"), archived.Name), "archived")
+	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
 	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
+	w.Eventually("what is promised came, too", func() bool {
+		return b.promised() >= 6<<20 // five volumes and the adopted one
+	})
 	released := w.Volume(kept.Name)
 	if released.Status.Phase != corev1.VolumeReleased || released.Labels[nodeLabel] != b.node {
 		t.Errorf("the released volume is %s on %v", released.Status.Phase, released.Labels)
@@ -138,7 +168,7 @@ func TestImport(t *testing.T) {
 	w.DeleteClaim("local")
 	w.Eventually("what is deleted goes", func() bool {
 		_, err := os.Stat(filepath.Join(b.mount, going.Name))
-		return os.IsNotExist(err) && len(b.tree()) == len(pool.Of("", "", "", ""))
+		return os.IsNotExist(err) && len(b.tree()) == len(pool.Of("", "", "", "", ""))+2
 	})
 
 	b.unplugs()
@@ -151,5 +181,159 @@ func TestImport(t *testing.T) {
 	}
 	for _, name := range []string{"data-set-0", "data", "csi"} {
 		a.follows(name)
+	}
+}
+
+// Of two disks with the same records one has its volumes: where a third node has them by now,
+// nothing is moved, and nothing is written on this disk. The node's name typed again takes the disk
+// over, and no volume.
+func TestImportSecondDisk(t *testing.T) {
+	w := newEnvironment(t)
+	a := w.newHost("a").quiet().run()
+	a.writes("data", w.Class("c", immediate))
+	b, c := w.newHost("b").quiet(), w.newHost("c").quiet()
+	a.unplugs()
+	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
+	image, err := os.ReadFile(a.image.File)
+	w.Must(err)
+	hosttest.Unmount(t, c.mount)
+	w.Must(os.WriteFile(c.image.File, image, 0o600))
+	c.image.Mount(t, c.mount)
+	w.Must(os.RemoveAll(c.Path("state", "pools")))
+	hosttest.Unmount(t, b.mount)
+	b.plugs(a.image)
+	args := []string{"import", "fast", "--from-node", a.node}
+	if out, code := b.Call(args...); code != 0 {
+		t.Fatal(out)
+	}
+	pv, marker := b.follows("data"), c.marker(c.ours("pool.json"))
+	out, code := c.Call(args...)
+	want := "is on node " + b.node + " by now, which has another disk with the same records"
+	if code != 1 || !strings.Contains(out, want) ||
+		!reflect.DeepEqual(c.marker(c.ours("pool.json")), marker) {
+		t.Errorf("a second disk: exit code %d\n%s", code, out)
+	}
+	out, code = c.Call(append(args, "--force="+a.node)...)
+	if code != 0 || !strings.Contains(out, "0 moved, 1 left, 0 refused") {
+		t.Errorf("a second disk, forced: exit code %d\n%s", code, out)
+	}
+	owner := c.marker(c.ours("pool.json"))["node"]
+	if now := w.Volume(pv.Name); now.UID != pv.UID || owner != c.node {
+		t.Errorf("the volume is %+v, the marker %v", now.ObjectMeta, c.marker(c.ours("pool.json")))
+	}
+}
+
+// Another cluster, and one that forgot the node, know nothing of a disk's volumes: their objects
+// are made from the records, however often the call is killed, and with --claims the claims, too. A
+// claim that has the name and is another volume's is left alone. Then they are as all others.
+func TestImportNewCluster(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	a := w.newHost("a").quiet().run()
+	old, class := w.Class("old", immediate), w.Class("new", immediate)
+	csi := w.Class("csi", immediate, fixture.Parameters("source", "csi"))
+	volumes := map[string]*corev1.PersistentVolume{}
+	for _, name := range []string{"data", "own", "taken"} {
+		volumes[name] = a.writes(name, old)
+	}
+	volumes["csi"] = a.writes("csi", csi)
+	a.unplugs()
+	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
+	k := w.killer()
+	for _, name := range []string{"data", "taken", "csi"} { // "own" stays, and is Lost
+		w.DeleteClaim(name)
+	}
+	b := w.newHost("b").quiet()
+	if out, code := b.Call(k.forgets(a)...); code != 0 {
+		t.Fatal(out)
+	}
+	w.claim("taken", old, "1Mi", annotate(provisionOnNode, "nobody"))
+	hosttest.Unmount(t, b.mount)
+	a.image.Mount(t, b.mount)
+	w.Must(os.RemoveAll(b.Path("state", "pools")))
+	marker := b.marker(b.ours("pool.json"))
+	marker["cluster"] = "another"
+	text, err := json.Marshal(marker)
+	w.Must(err)
+	w.Must(os.WriteFile(b.ours("pool.json"), text, 0o600))
+	b.run()
+	args := []string{"import", "fast", "--new-cluster", "--from-node", a.node}
+	if out, code := b.Call("import", "fast", "--new-cluster"); code != 1 ||
+		!strings.Contains(out, "--from-node "+a.node) {
+		t.Errorf("another node's: exit code %d\n%s", code, out)
+	}
+	out, code := b.Call(append(args, "--dry-run")...)
+	if code != 1 || !strings.Contains(out, "3 would be made, 0 left, 1 refused") {
+		t.Errorf("--dry-run: exit code %d\n%s", code, out)
+	}
+	k.fails = true // one claim is refused
+	k.toTheEnd(b, append(args, "--claims", "--class", old+"="+class)...)
+	if len(k.at) < 2*enough {
+		t.Errorf("killed at %q", k.at)
+	}
+	for _, name := range []string{"data", "own", "csi"} {
+		if pv := b.follows(name); pv.Name != volumes[name].Name || pv.UID == volumes[name].UID {
+			t.Errorf("claim %s has volume %s", name, pv.Name)
+		}
+	}
+	if got := *w.claimNamed("data").Spec.StorageClassName; got != class {
+		t.Errorf("the claim has class %s", got)
+	}
+	taken := w.claimNamed("taken")
+	if taken.Spec.VolumeName != "" {
+		t.Errorf("a claim that is not its own is bound to %s", taken.Spec.VolumeName)
+	}
+	w.Must(w.WaitVolumeGone(w.Soon(), volumes["taken"].Name))
+	b.wantData(filepath.Join(b.mount, volumes["taken"].Name), "taken")
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), volumes["data"].Name))
+	w.DeleteClaim("taken")
+	args = []string{"import", "fast", "--new-cluster", "--claims"}
+	if out, code := b.Call(args...); code != 1 ||
+		!strings.Contains(out, "an administrator's kube") {
+		t.Errorf("with the node's rights: exit code %d\n%s", code, out)
+	}
+	if out, code := b.Call(append(args, "--kubeconfig", k.kubeconfig())...); code != 0 {
+		t.Errorf("once more: exit code %d\n%s", code, out)
+	}
+	b.follows("taken")
+}
+
+// The node's hostname label changes, and the pool's storage is mounted at another path: with the
+// node's own name the volumes are made again as the two are now, however often the call is killed.
+// What a pod uses is left until the pod is gone. Another call does nothing.
+func TestImportOfTheSameNode(t *testing.T) {
+	w := newEnvironment(t)
+	a := w.newHost("a").quiet().run()
+	class := w.Class("c", immediate)
+	before := a.writes("data", class)
+	a.writes("used", class)
+	w.pod("uses", []string{a.node}, "used")
+	w.Eventually("the pod is there", func() bool { return w.nodeOf("uses") == a.node })
+	label := `{"metadata":{"labels":{"kubernetes.io/hostname":"renamed-` + a.node + `"}}}`
+	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, a.node, types.MergePatchType, []byte(label),
+		metav1.PatchOptions{})
+	w.Must(err)
+	a.unplugs()
+	b := w.hostAt(hosttest.PoolMount(w, a.image), "a").quiet()
+	b.label = "renamed-" + a.node
+	b.run()
+	k, args := w.killer(), []string{"import", "fast", "--from-node", a.node}
+	if out, code := b.Call(append(args, "--dry-run")...); code != 1 ||
+		!strings.Contains(out, "1 would be moved, 0 left, 1 refused") {
+		t.Errorf("--dry-run: exit code %d\n%s", code, out)
+	}
+	k.fails = true // of the one that is used
+	k.toTheEnd(b, args...)
+	if pv := b.follows("data"); pv.UID == before.UID || len(k.at) < 6 {
+		t.Errorf("killed at %q", k.at)
+	}
+	w.deletePod("uses")
+	if out, code := b.Call(args...); code != 0 || !strings.Contains(out, "1 moved, 0 left") {
+		t.Errorf("without the pod: exit code %d\n%s", code, out)
+	}
+	b.follows("used")
+	if out, code := b.Call(args...); code != 0 || !strings.Contains(out, "0 moved, 0 left") {
+		t.Errorf("once more: exit code %d\n%s", code, out)
 	}
 }
