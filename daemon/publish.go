@@ -8,6 +8,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/away"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
@@ -35,7 +36,7 @@ func (g *generation) newPublisher(driver string) *storagecapacity.Publisher {
 	if driver != g.cfg.Provisioner {
 		what, alias = what+" of "+driver, " --alias "+driver
 	}
-	return storagecapacity.New(storagecapacity.Options{
+	o := storagecapacity.Options{
 		Provisioner: driver, Node: plan.NodeLabelValue(g.cfg.Node), Enabled: g.cfg.PublishCapacity,
 		API: g.client.Publishing(driver), Log: g.d.Log,
 		Wanted:    func() ([]storagecapacity.Object, bool) { return g.capacities(driver) },
@@ -44,7 +45,14 @@ func (g *generation) newPublisher(driver string) *storagecapacity.Publisher {
 		Mend: "hostpath-provisioner manifests --no-classes --provisioner " + g.cfg.Provisioner +
 			" --namespace " + cmp.Or(g.cfg.Namespace, kube.DefaultNamespace) + alias +
 			" | kubectl apply -f -",
-	})
+	}
+	if driver == g.cfg.Provisioner { // one look at the nodes is enough
+		o.Reviewed = away.New(away.Options{Self: g.self, API: g.client, Count: g.d.metrics.Away,
+			Done: func(err error) {
+				g.controller.OptionalRequest("the volumes of nodes that are gone", err)
+			}}).Look
+	}
+	return storagecapacity.New(o)
 }
 
 // nameless reports whether the Node does not tell which host it is, and can have a lease that does.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,26 @@ import (
 func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
 	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
 	return each(ctx, source, visit)
+}
+
+// EachVolumeOf reads the volume objects whose node's label has one of these values, or another one
+// than these, a page at a time.
+func (c *Client) EachVolumeOf(ctx context.Context, nodes []string, not bool,
+	visit func(*corev1.PersistentVolume)) error {
+	source := c.source(c.core, "persistentvolumes",
+		func() runtime.Object { return &corev1.PersistentVolumeList{} })
+	in := " in ("
+	if not {
+		in = "," + plan.NodeLabel + " notin ("
+	}
+	source.labels = plan.NodeLabel + in + strings.Join(nodes, ",") + ")"
+	return each(publishing(ctx), source, visit)
+}
+
+// EachNode reads all nodes, a page at a time.
+func (c *Client) EachNode(ctx context.Context, visit func(*corev1.Node)) error {
+	return each(publishing(ctx), c.source(c.core, "nodes",
+		func() runtime.Object { return &corev1.NodeList{} }), visit)
 }
 
 // FewVolumes reads the volume objects of the cluster as they are at the time of the call or later,

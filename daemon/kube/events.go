@@ -76,7 +76,7 @@ func (e *eventWriter) wake() {
 // Event object. The zero time is never, or longer ago than the API server keeps events.
 func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, eventType, reason, message string) (at time.Time, text string, err error) {
 	n := event{regarding: ref, eventType: eventType, reason: reason, message: words.Line(message, words.MessageMax)}
-	object, err := c.getEvent(ctx, ref.Namespace, eventName(n))
+	object, err := c.getEvent(ctx, cmp.Or(ref.Namespace, metav1.NamespaceDefault), eventName(n))
 	if object == nil {
 		return time.Time{}, "", err
 	}

@@ -39,6 +39,7 @@ type Metrics struct {
 	refusals    *prometheus.CounterVec
 	reloaded    prometheus.Gauge
 	reloadedAt  prometheus.Gauge
+	away        prometheus.Gauge
 	usage       volumeUsage
 }
 
@@ -94,12 +95,14 @@ func New(version string, from Sources) *Metrics {
 		refusals:   counter("api_refused_total", "Requests that the API server refused or could not take, by the reason in its response; Unreachable is no response.", "reason"),
 		reloaded:   gauge("config_last_reload_successful", "1 if the configuration on disk is in force, as far as it was last read.").WithLabelValues(),
 		reloadedAt: gauge("config_last_reload_success_timestamp_seconds", "When a configuration was last taken into force.").WithLabelValues(),
+		away: gauge("volumes_away", "Volumes of all nodes that are gone or not Ready, as this "+
+			"daemon counted them; 0 while another one does.").WithLabelValues(),
 	}
 	for _, reason := range refusalReasons {
 		m.refusals.WithLabelValues(reason)
 	}
 	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.snapshots,
-		m.duration, m.open, m.closed, m.probe, m.checks, m.refusals, m.reloaded, m.reloadedAt,
+		m.duration, m.open, m.closed, m.probe, m.checks, m.refusals, m.reloaded, m.reloadedAt, m.away,
 		volumeCount{from.Volumes}, stateCount{from.States}, roomOf{from.Rooms},
 		healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -126,6 +129,9 @@ func newSizes() []size {
 		{gauge("pool_inodes_free", "Free inodes of the pool's filesystem.", "pool"), func(r hostcheck.Report) uint64 { return r.InodesFree }},
 	}
 }
+
+// Away is how many volumes are on nodes that are gone or silent, 0 where another daemon counts.
+func (m *Metrics) Away(volumes int) { m.away.Set(float64(volumes)) }
 
 // Claim counts a claim that got its volume, took after it was first seen. With took 0 it counts an
 // event with the reason why a claim has no volume.

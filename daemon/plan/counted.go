@@ -37,6 +37,6 @@ var (
 		ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,
 		ReasonOtherHost, ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonPathChanged,
 		ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,
-		ReasonNodeForgotten, ReasonVolumeMoved,
+		ReasonNodeForgotten, ReasonVolumeMoved, ReasonNodeAway,
 	}
 )

@@ -21,6 +21,7 @@ const (
 	ReasonNodeNotFound          = "NodeNotFound"
 	ReasonNodeSilent            = "NodeSilent"
 	ReasonNodeForgotten         = "NodeForgotten"
+	ReasonNodeAway              = "NodeAway"
 	ReasonVolumeMoved           = "VolumeMoved"
 	ReasonTakenOver             = "TakenOver"
 	ReasonPoolClosed            = "PoolClosed"

@@ -57,17 +57,22 @@ func (p *Publisher) look(ctx context.Context) error {
 		p.published = nil // it was taken away
 		return nil
 	}
+	mine := false
 	if p.seen = *driver; !p.fresh(time.Now()) {
-		err = p.reviewNow(ctx, *driver)
+		mine, err = p.reviewNow(ctx, *driver)
 	}
 	p.schedule(time.Now())
+	if p.Reviewed != nil {
+		p.Reviewed(ctx, mine)
+	}
 	return err
 }
 
 // reviewNow reviews unless another daemon is first. What fails counts for nothing.
-func (p *Publisher) reviewNow(ctx context.Context, d Driver) error {
+func (p *Publisher) reviewNow(ctx context.Context, d Driver) (done bool, err error) {
 	p.seen.Reviewed = time.Now()
-	done, err := Review(ctx, ReviewOptions{Provisioner: p.Provisioner, Classes: p.classNames(), API: p.API}, d, time.Now())
+	done, err = Review(ctx, ReviewOptions{
+		Provisioner: p.Provisioner, Classes: p.classNames(), API: p.API}, d, time.Now())
 	if err == nil && done {
 		var now *Driver
 		if now, err = p.driver(ctx); now != nil {
@@ -77,7 +82,7 @@ func (p *Publisher) reviewNow(ctx context.Context, d Driver) error {
 	if err != nil {
 		p.due = time.Now()
 	}
-	return err
+	return done && err == nil, err
 }
 
 // classNames are the classes in the order in which they are compared, without those that are

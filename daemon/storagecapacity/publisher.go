@@ -25,6 +25,8 @@ type Options struct {
 	Classes func() []string
 	// Requested is called with how each turn ended.
 	Requested func(err error)
+	// Reviewed is called after each look at the driver; mine says that this daemon reviewed then.
+	Reviewed func(ctx context.Context, mine bool)
 	// Mend is the command that gives the daemons the rights that they need.
 	Mend string
 }

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
+
+// Of two nodes one is gone and one silent: another node's daemon tells the claims that have their
+// volumes there, and a volume that waits there for its removal, what can be done, and counts them.
+// The claim of a node that is well is told nothing.
+func TestNodeAway(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	class := w.Class("c", immediate)
+	gone, silent, well := w.newHost("gone").run(), w.newHost("silent").run(), w.newHost("well")
+	address := well.metrics()
+	well.run()
+	gone.made("lost", class)
+	going := gone.made("going", class)
+	silent.made("waits", class)
+	well.made("used", class)
+	gone.loses()
+	silent.Kill()
+	w.DeleteClaim("going")
+	w.Must(w.notReady(silent.node))
+	w.Class("published", wait) // a new class is reviewed soon, and else each few minutes
+	for _, c := range []struct {
+		about cluster.Object
+		want  string
+	}{
+		{w.claimNamed("lost"), gone.node + " does not exist any more, and nothing is done"},
+		{w.Volume(going.Name), gone.node + " does not exist any more, and the volume waits"},
+		{w.claimNamed("waits"), silent.node + " is not Ready, and nothing is done"},
+	} {
+		told, err := w.WaitEvent(w.Soon(), c.about, "NodeAway")
+		w.Must(err)
+		if told.Type != corev1.EventTypeWarning ||
+			!strings.HasPrefix(told.Message, "node "+c.want) ||
+			!strings.Contains(told.Message, "hostpath-provisioner import") ||
+			!strings.HasSuffix(told.Message, "forget-node "+strings.Fields(c.want)[0]) {
+			t.Errorf("%s was told %q", c.about.GetName(), told.Message)
+		}
+	}
+	w.Eventually("they are counted", func() bool {
+		return strings.Contains(page(w, "http://"+address+"/metrics"),
+			"\nhostpath_provisioner_volumes_away 3\n")
+	})
+	events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{
+		FieldSelector: "reason=NodeAway,involvedObject.name=used"})
+	if w.Must(err); len(events.Items) > 0 {
+		t.Errorf("a claim of a node that is well was told %q", events.Items[0].Message)
+	}
+}
