@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -320,9 +321,10 @@ func TestForgetNodeClaims(t *testing.T) {
 	}
 }
 
-// notReady has a Node say what it says when its kubelet is silent.
+// notReady has a Node say what it says when its kubelet has been silent for some minutes.
 func (w *environment) notReady(node string) error {
-	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`
+	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown","lastTransitionTime":"` +
+		time.Now().Add(-10*time.Minute).UTC().Format(time.RFC3339) + `"}]}}`
 	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, node, types.StrategicMergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, "status")
 	return err
