@@ -70,37 +70,6 @@ func TestDamagedRecords(t *testing.T) {
 	h.wantTree(pool.Of(stays.Name, after.Name)...)
 }
 
-// A power cut took the data of records that a version before 0.2.0 had just written, which are in
-// an extended attribute as well. Their volumes are removed as all others are, and the daemon writes
-// the records of those that stay again when it starts.
-func TestRecordsCutShort(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
-	goes, stays := h.made("goes", class), h.made("stays", class)
-	text, err := os.ReadFile(h.record(stays.Name))
-	w.Must(err)
-	for _, pv := range []string{goes.Name, stays.Name} {
-		text, err := os.ReadFile(h.record(pv))
-		w.Must(err)
-		w.Must(unix.Setxattr(h.record(pv), "user.hostpath-provisioner.record", text, 0))
-		w.Must(os.Truncate(h.record(pv), 0))
-	}
-	w.DeleteClaim("goes")
-	w.Must(w.WaitVolumeGone(w.Soon(), goes.Name))
-	h.Kill()
-	h.run()
-	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
-	h.wantTree(pool.Of(stays.Name)...)
-	w.Eventually("the record that stays is written again", func() bool {
-		healed, err := os.ReadFile(h.record(stays.Name))
-		return err == nil && string(healed) == string(text)
-	})
-	if out, _ := h.Call("volumes"); strings.Contains(out, "damaged") {
-		t.Errorf("volumes shows damage:\n%s", out)
-	}
-}
-
 func (h *host) record(pv string) string { return filepath.Join(h.ours("volumes"), pv+".json") }
 
 // The state directory is lost while the daemon runs, and once more while it does not: the pool is

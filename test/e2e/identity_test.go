@@ -122,7 +122,7 @@ func TestOtherNodeName(t *testing.T) {
 				t.Errorf("prepare: exit code %d\n%s", code, out)
 			}
 			if out, code := h.Call("volumes"); code != 0 || !old && !strings.Contains(out, other) ||
-				strings.Count(out, "bound (not watched)") != len(volumes) {
+				strings.Count(out, "bound (of node "+right+")") != len(volumes) {
 				t.Errorf("volumes: exit code %d\n%s", code, out)
 			}
 			h.wantTree(pool.Of(volumes...)...)

@@ -193,32 +193,6 @@ func TestArchivedComesBack(t *testing.T) {
 	h.wantTree(all...)
 }
 
-// An older version named what it archived after the directory. That comes back as well.
-func TestArchivedByAnOlderVersion(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a", `on_delete = "archive"`, `directory = "{{.Namespace}}-{{.Claim}}-{{.PV}}"`).run()
-	class := w.Class("c", immediate)
-	pv, half := h.made("data", class), h.made("half", class)
-	h.Kill()
-	for _, v := range []*corev1.PersistentVolume{pv, half} {
-		directory := filepath.Base(v.Spec.HostPath.Path)
-		w.Must(os.Rename(v.Spec.HostPath.Path, filepath.Join(h.ours("archive"), directory)))
-		if v == pv {
-			w.Must(os.Rename(h.record(v.Name), filepath.Join(h.ours("archive"), directory+".json")))
-		}
-	}
-	h.run()
-	for _, v := range []*corev1.PersistentVolume{pv, half} {
-		if _, err := w.WaitEvent(w.Soon(), v, "VolumePutBack"); err != nil {
-			t.Error(err)
-		}
-		h.wantData(v.Spec.HostPath.Path, v.Spec.ClaimRef.Name)
-		w.DeleteClaim(v.Spec.ClaimRef.Name)
-		w.Must(w.WaitVolumeGone(w.Soon(), v.Name))
-	}
-	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json", "ours/archive/"+half.Name, "ours/archive/"+half.Name+".json")
-}
-
 // A volume was made and not published, and then the pattern of directories is another one: the
 // claim gets the directory that was made for it.
 func TestDirectoryOfAnotherPattern(t *testing.T) {
