@@ -112,7 +112,7 @@ race-trials: $(BUILD)/race
 	@$(TRACED) $(MAKE) --no-print-directory trials
 
 test-csi: sanity test-snapshots ## the CSI driver: csi-sanity, the node service, snapshots on xfs and btrfs
-	@$(GO) test $(GOFLAGS) -count=1 ./daemon/csi/...
+	@$(GO) test $(GOFLAGS) -count=1 ./daemon/node/csi/...
 
 .PHONY: sanity
 sanity: ## csi-sanity against the CSI driver, a module of its own

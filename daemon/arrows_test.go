@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"go/ast"
 	"slices"
 	"strconv"
@@ -10,93 +11,135 @@ import (
 
 const module = "github.com/hostpath-provisioner/hostpath-provisioner/"
 
-// arrows are all imports that the project's own packages may make of each other. A package that is
-// not here may not exist: where does the new package belong?
-var arrows = map[string][]string{
-	"cmd/hostpath-provisioner": {"daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/capacity", "daemon/clustercheck", "daemon/config", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/follow", "daemon/forget", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/prepare", "daemon/prober", "daemon/record", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/why", "daemon/words", "docs", "hostcheck", "hostcheck/mounts", "hostcheck/quota", "packaging", "packaging/charts", "selinux", "systemd"},
-	"daemon":                   {"daemon/away", "daemon/capacity", "daemon/claimfilter", "daemon/claimindex", "daemon/config", "daemon/confine", "daemon/controller", "daemon/gate", "daemon/inline", "daemon/kube", "daemon/leadership", "daemon/metrics", "daemon/mountpoint", "daemon/ownership", "daemon/pause", "daemon/plan", "daemon/presence", "daemon/prober", "daemon/report", "daemon/snapshotapi", "daemon/state", "daemon/storagecapacity", "daemon/usage", "daemon/volume", "daemon/webconfig", "daemon/words", "hostcheck", "hostcheck/mounts", "selinux", "systemd"},
-	"daemon/adopt":             {"daemon/adopt/rules", "daemon/plan", "daemon/record", "daemon/unpublish", "daemon/volume", "hostcheck/mounts"},
-	"daemon/adopt/rules":       {"daemon/plan", "daemon/record"},
-	"daemon/away":              {"daemon/plan", "daemon/report", "daemon/words"},
-	"daemon/begun":             {},
-	"daemon/binding":           {"daemon/plan", "daemon/report", "daemon/words"},
-	"daemon/capacity":          {"hostcheck/mounts"},
-	"daemon/claimfilter":       {"daemon/plan"},
-	"daemon/claimindex":        {"daemon/plan"},
-	"daemon/clustercheck":      {"daemon/words"},
-	"daemon/config":            {"hostcheck/quota"},
-	"daemon/confine":           {"hostcheck/quota", "hostcheck/subvolume"},
-	"daemon/controller":        {"daemon/begun", "daemon/binding", "daemon/capacity", "daemon/disk", "daemon/everynode", "daemon/expansion", "daemon/gate", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/record", "daemon/report", "daemon/snapshotapi", "daemon/usage", "daemon/volume", "daemon/volume/treecopy", "daemon/words", "hostcheck", "hostcheck/subvolume"},
-	"daemon/csi":               {"daemon/config", "daemon/csi/freeze", "daemon/csi/target", "daemon/inline", "daemon/ipc", "daemon/keylock", "daemon/pause", "daemon/plan", "daemon/prober", "daemon/record", "daemon/state", "daemon/volume", "hostcheck"},
-	"daemon/csi/freeze":        {},
-	"daemon/csi/target":        {"hostcheck/mounts", "hostcheck/openat"},
-	"daemon/disk":              {"daemon/capacity", "daemon/gate", "daemon/record", "daemon/usage", "daemon/volume", "hostcheck", "hostcheck/mounts"},
-	"daemon/everynode":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words", "hostcheck"},
-	"daemon/expansion":         {"daemon/begun", "daemon/capacity", "daemon/disk", "daemon/leadership", "daemon/plan", "daemon/record", "daemon/report", "daemon/volume", "daemon/words"},
-	"daemon/follow":            {"daemon/plan", "daemon/record", "daemon/report", "daemon/snapshotapi", "daemon/unpublish", "daemon/volume", "daemon/words", "hostcheck/mounts"},
-	"daemon/forget":            {"daemon/leadership", "daemon/plan", "daemon/presence", "daemon/report", "daemon/snapshotapi", "daemon/unpublish", "daemon/words"},
-	"daemon/gate":              {"hostcheck", "hostcheck/mounts"},
-	"daemon/inline":            {"daemon/ipc", "hostcheck/mounts", "hostcheck/openat"},
-	"daemon/ipc":               {},
-	"daemon/keylock":           {},
-	"daemon/kube":              {"daemon/claimindex", "daemon/leadership", "daemon/plan", "daemon/presence", "daemon/snapshotapi", "daemon/storagecapacity", "daemon/words"},
-	"daemon/leadership":        {"daemon/plan", "daemon/report"},
-	"daemon/metrics":           {"daemon/gate", "daemon/plan", "daemon/usage", "hostcheck"},
-	"daemon/mountpoint":        {"daemon/ipc", "hostcheck", "hostcheck/openat", "hostcheck/quota"},
-	"daemon/ownership":         {"daemon/disk", "daemon/plan", "daemon/record", "daemon/state", "daemon/words", "hostcheck"},
-	"daemon/pause":             {"daemon/ipc"},
-	"daemon/plan":              {"daemon/capacity", "daemon/record", "daemon/snapshotapi", "daemon/words"},
-	"daemon/prepare":           {"daemon/config", "daemon/state", "hostcheck", "hostcheck/mounts"},
-	"daemon/presence":          {},
-	"daemon/prober":            {"daemon/config", "daemon/mountpoint", "daemon/plan", "daemon/state", "daemon/volume", "hostcheck"},
-	"daemon/record":            {},
-	"daemon/report":            {"daemon/plan", "daemon/snapshotapi", "daemon/words"},
-	"daemon/snapshotapi":       {},
-	"daemon/state":             {"hostcheck", "hostcheck/openat"},
-	"daemon/storagecapacity":   {"daemon/plan"},
-	"daemon/unpublish":         {"daemon/plan"},
-	"daemon/usage":             {"daemon/words", "hostcheck/quota"},
-	"daemon/volume":            {"daemon/keylock", "daemon/record", "daemon/usage", "daemon/volume/tree", "daemon/volume/treecopy", "daemon/words", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume", "selinux"},
-	"daemon/volume/tree":       {"hostcheck/mounts", "hostcheck/openat"},
-	"daemon/volume/treecopy":   {"daemon/volume/tree", "daemon/words", "hostcheck/openat"},
-	"daemon/why":               {"daemon/plan", "daemon/snapshotapi", "daemon/storagecapacity", "daemon/words"},
-	"daemon/words":             {},
-	"hostcheck":                {"daemon/words", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "selinux"},
-	"hostcheck/openat":         {},
-	"hostcheck/quota":          {"hostcheck/openat"},
-	"hostcheck/mounts":         {"hostcheck/openat"},
-	"hostcheck/subvolume":      {"hostcheck/openat"},
-	"packaging":                {"daemon/claimindex"},
-	"packaging/catalog":        {"docs", "systemd"},
-	"packaging/charts":         {"packaging"},
-	"packaging/licenses":       {},
-	"packaging/install":        {},
-	"packaging/manual":         {},
-	"selinux":                  {},
-	"systemd":                  {},
+// door is a folder of packages that belong together. Its packages may import each other, and those
+// of the doors in to; cmd and daemon, where the parts meet, may import all.
+type door struct {
+	name, is string
+	to       []arrow
 }
 
-// TestArrows reads the imports of every package that is shipped.
+// arrow is an import of another door's packages, and why it is needed.
+type arrow struct{ door, why string }
+
+// doors are all of them. A package that stands behind none has no place.
+var doors = []door{
+	{"cmd", "the commands: what is typed, and the words and advice that are printed", nil},
+	{"daemon", "where the parts meet", nil},
+	{"daemon/config", "files to Config", []arrow{
+		{"hostcheck", "a pool's kind of quota"},
+	}},
+	{"daemon/spec", "nouns without decisions: record, capacity, snapshot API types, a lock by name", []arrow{
+		{"hostcheck", "sizes for people, and what a filesystem has"},
+	}},
+	{"daemon/rules", "pure and total: what to do with a claim, a volume, a snapshot, a node", []arrow{
+		{"daemon/spec", "what the decisions are about"},
+		{"hostcheck", "words for people"},
+	}},
+	{"daemon/disk", "the pool's tree: handle, gate, volumes, what may be in a tenant's directory", []arrow{
+		{"daemon/spec", "records and capacity"},
+		{"hostcheck", "the pool's identity, and opening beneath a descriptor"},
+		{"selinux", "labels of directories"},
+	}},
+	{"daemon/kube", "the API: requests, watches, events", []arrow{
+		{"daemon/controllers", "the objects and interfaces that controllers ask for"},
+		{"daemon/rules", "labels and annotations"},
+		{"daemon/spec", "snapshot API types"},
+		{"hostcheck", "words for people"},
+	}},
+	{"daemon/controllers", "when work begins, waits and is repeated", []arrow{
+		{"daemon/disk", "handles on open pools"},
+		{"daemon/host", "the marker and its locks"},
+		{"daemon/rules", "decisions"},
+		{"daemon/spec", "records and capacity"},
+		{"hostcheck", "reports of pools"},
+	}},
+	{"daemon/node", "for kubelet, and what confines processes", []arrow{
+		{"daemon/config", "the pools that it mounts from"},
+		{"daemon/disk", "volumes by their records"},
+		{"daemon/host", "a pool's state, and messages between processes"},
+		{"daemon/rules", "reasons"},
+		{"daemon/spec", "records"},
+		{"hostcheck", "mounts, and opening beneath a descriptor"},
+	}},
+	{"daemon/host", "this machine: state across restarts, mount points, preparation", []arrow{
+		{"daemon/config", "the pools"},
+		{"daemon/disk", "a pool's calls that wait"},
+		{"daemon/rules", "reasons"},
+		{"hostcheck", "what is judged"},
+	}},
+	{"daemon/adopt", "what a person asks for: take over, move, forget a node's volumes, and why", []arrow{
+		{"daemon/controllers", "leases, capacities, and events that are not repeated"},
+		{"daemon/disk", "records in an open pool"},
+		{"daemon/rules", "decisions"},
+		{"daemon/spec", "records"},
+		{"hostcheck", "a pool's identity"},
+	}},
+	{"daemon/metrics", "counters and gauges, and to whom they are served", []arrow{
+		{"daemon/disk", "gates and usage"},
+		{"daemon/rules", "reasons"},
+		{"hostcheck", "reports"},
+	}},
+	{"hostcheck", "finds out whether this host is what it must be; reads only", []arrow{
+		{"selinux", "labels"},
+	}},
+	{"docs", "the page of reasons", nil},
+	{"packaging", "packages, manifests and policies", []arrow{
+		{"daemon/kube", "the policy of the claim index"},
+		{"docs", "what the journal's catalog says of a reason"},
+		{"systemd", "messages of the journal's catalog"},
+	}},
+	{"selinux", "labels and the policy module", nil},
+	{"systemd", "units, notification and the journal", nil},
+}
+
+// TestArrows reads the imports of every package that is shipped. With -v it prints the map.
 func TestArrows(t *testing.T) {
-	seen := map[string]bool{}
-	eachFile(t, []string{"cmd", "daemon", "hostcheck", "packaging", "selinux", "systemd"}, func(pkg, name string, file *ast.File) {
-		seen[pkg] = true
+	used := map[string]bool{}
+	trees := []string{"cmd", "daemon", "docs", "hostcheck", "packaging", "selinux", "systemd"}
+	eachFile(t, trees, func(pkg, name string, file *ast.File) {
+		from := doorOf(pkg)
+		if from.name == "" {
+			t.Errorf("package %s is behind no door", pkg)
+		}
 		for _, spec := range file.Imports {
 			imported, _ := strconv.Unquote(spec.Path.Value)
 			own, ok := strings.CutPrefix(imported, module)
-			if ok && !slices.Contains(arrows[pkg], own) {
-				t.Errorf("%s imports %s", name, own)
+			to := doorOf(own)
+			if !ok || to.name == from.name || from.name == "cmd" || from.name == "daemon" {
+				continue
+			}
+			used[from.name+" -> "+to.name] = true
+			if !slices.ContainsFunc(from.to, func(a arrow) bool { return a.door == to.name }) {
+				t.Errorf("%s imports %s: no arrow leads from %s to %s", name, own, from.name, to.name)
 			}
 		}
 	})
-	for pkg := range seen {
-		if _, known := arrows[pkg]; !known {
-			t.Errorf("package %s has no place in the list of arrows", pkg)
+	for _, d := range doors {
+		t.Log(d)
+		for _, a := range d.to {
+			if !used[d.name+" -> "+a.door] {
+				t.Errorf("nothing behind %s imports anything behind %s", d.name, a.door)
+			}
 		}
 	}
-	for pkg := range arrows {
-		if !seen[pkg] {
-			t.Errorf("package %s is in the list of arrows and does not exist", pkg)
-		}
+}
+
+// doorOf is the door that a package is behind: the top folder, or below daemon the next one.
+func doorOf(pkg string) door {
+	name, below, _ := strings.Cut(pkg, "/")
+	if next, _, _ := strings.Cut(below, "/"); name == "daemon" && next != "" {
+		name += "/" + next
 	}
+	if i := slices.IndexFunc(doors, func(d door) bool { return d.name == name }); i >= 0 {
+		return doors[i]
+	}
+	return door{}
+}
+
+func (d door) String() string {
+	text := d.name + ": " + d.is
+	for _, a := range d.to {
+		text += fmt.Sprintf("\n    -> %s: %s", a.door, a.why)
+	}
+	return text
 }

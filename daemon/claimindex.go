@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 )
 
 // indexFile has the identity of the claim index that this node found whole, and the selection for
@@ -57,11 +57,11 @@ const keptFile = "volume-index"
 
 // followKept has the API server select the volumes that are kept for claims while it can.
 func (g *generation) followKept(ctx context.Context) {
-	var known controller.KeptIndex
+	var known controllers.KeptIndex
 	if text, err := state.ReadFile(g.d.StateDir, keptFile); err != nil || json.Unmarshal(text, &known) != nil {
-		known = controller.KeptIndex{}
+		known = controllers.KeptIndex{}
 	}
-	g.controller.FollowKept(ctx, known, func(now controller.KeptIndex) {
+	g.controller.FollowKept(ctx, known, func(now controllers.KeptIndex) {
 		text, err := json.Marshal(now)
 		if err == nil {
 			err = state.WriteFile(g.d.StateDir, keptFile, text, 0o600)

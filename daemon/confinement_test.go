@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/confine"
 )
 
 // The directory around a mount point is the daemon's to work in, unless it holds what is others'.

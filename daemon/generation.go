@@ -16,28 +16,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimfilter"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/presence"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/claimfilter"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 const (
 	tick     = 10 * time.Second // how often a pool is looked at without a mount event
 	deadline = 5 * time.Second  // within which it has to respond
-	workers  = 64               // claims of one pool at once (controller.Options): nearly all wait for the API server
+	workers  = 64               // claims of one pool at once (controllers.Options): nearly all wait for the API server
 )
 
 // generation is the daemon under one configuration.
@@ -47,7 +47,7 @@ type generation struct {
 	self       plan.Self
 	client     *kube.Client
 	gate       *gate.Gate
-	controller *controller.Controller
+	controller *controllers.Controller
 	publishers storagecapacity.Group
 	presence   *presence.Keeper
 	mounts     chan struct{}
@@ -122,11 +122,11 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		g.presence.NodeChanged()
 	})
 	g.publishers, g.presence = g.newPublishers(), g.newPresence()
-	options := controller.Options{
+	options := controllers.Options{
 		Self: self, Identity: leadership.Identity(cfg.Node), Host: d.host, BoundNode: func() string { return g.client.Credential().Node },
 		Holder:  g.presence.Other,
 		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
-		Listers: controller.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
+		Listers: controllers.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
 		API:     g.client, Events: g.client, Published: g.publishers,
 		Metrics: observer{d.metrics, d.changed, g.publishers}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
@@ -137,7 +137,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		options.Pauser = pauser{pause.Client{Socket: pause.SocketPath(cfg.KubeletRoot, cfg.Provisioner)}}
 	}
 	options.Inline = inline.Host{Kubelet: cfg.KubeletRoot}
-	g.controller = controller.New(options)
+	g.controller = controllers.New(options)
 	return g, nil
 }
 

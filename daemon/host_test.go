@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"

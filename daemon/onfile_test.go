@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 

@@ -22,31 +22,31 @@ type dependency struct {
 
 // outside are the modules of others that may be imported, why, and by which packages.
 var outside = []dependency{
-	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/confine", "daemon/csi", "daemon/csi/freeze", "daemon/csi/target", "daemon/inline", "daemon/ipc", "daemon/leadership", "daemon/mountpoint", "daemon/prepare", "daemon/prober", "daemon/state", "daemon/volume", "daemon/volume/tree", "daemon/volume/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume", "selinux"}},
-	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/adopt/rules", "daemon/binding", "daemon/claimfilter", "daemon/claimindex", "daemon/controller", "daemon/everynode", "daemon/expansion", "daemon/follow", "daemon/forget", "daemon/kube", "daemon/leadership", "daemon/ownership", "daemon/plan", "daemon/report", "daemon/unpublish", "daemon/why", "packaging"}},
+	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/node/confine", "daemon/node/csi", "daemon/node/csi/freeze", "daemon/node/csi/target", "daemon/node/inline", "daemon/host/ipc", "daemon/controllers/leadership", "daemon/host/mountpoint", "daemon/host/prepare", "daemon/host/prober", "daemon/host/state", "daemon/disk/volume", "daemon/disk/tree", "daemon/disk/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume", "selinux"}},
+	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/rules/adoptrules", "daemon/controllers/binding", "daemon/rules/claimfilter", "daemon/kube/claimindex", "daemon/controllers", "daemon/controllers/everynode", "daemon/controllers/expansion", "daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/controllers/leadership", "daemon/controllers/ownership", "daemon/rules/plan", "daemon/controllers/report", "daemon/adopt/unpublish", "daemon/adopt/why", "packaging"}},
 	{"k8s.io/apimachinery/pkg/util/duration", "ages as kubectl prints them", []string{"cmd/hostpath-provisioner"}},
-	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/adopt", "daemon/adopt/rules", "daemon/config", "daemon/expansion", "daemon/plan"}},
-	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon/adopt/rules", "daemon/follow", "daemon/forget", "daemon/kube", "daemon/plan", "daemon/snapshotapi", "daemon/why", "packaging"}},
-	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/leadership", "daemon/plan", "daemon/state", "packaging"}},
-	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon/adopt", "daemon/binding", "daemon/claimfilter", "daemon/follow", "daemon/kube", "daemon/report", "daemon/snapshotapi"}},
-	{"k8s.io/apimachinery/pkg/runtime", "objects of an API group that k8s.io/api has not", []string{"daemon/snapshotapi"}},
+	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/adopt", "daemon/rules/adoptrules", "daemon/config", "daemon/controllers/expansion", "daemon/rules/plan"}},
+	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon/rules/adoptrules", "daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/rules/plan", "daemon/spec/snapshotapi", "daemon/adopt/why", "packaging"}},
+	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/controllers/leadership", "daemon/rules/plan", "daemon/host/state", "packaging"}},
+	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon/adopt", "daemon/controllers/binding", "daemon/rules/claimfilter", "daemon/adopt/follow", "daemon/kube", "daemon/controllers/report", "daemon/spec/snapshotapi"}},
+	{"k8s.io/apimachinery/pkg/runtime", "objects of an API group that k8s.io/api has not", []string{"daemon/spec/snapshotapi"}},
 	{"k8s.io/apimachinery/pkg/runtime", "objects of several kinds in one list", []string{"cmd/hostpath-provisioner"}},
-	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controller", "daemon/expansion", "daemon/follow", "daemon/forget", "daemon/kube", "daemon/presence", "daemon/report", "daemon/storagecapacity", "daemon/unpublish", "daemon/why"}},
-	{"k8s.io/apimachinery/pkg/", "an object and a selector of the API server's, compared with what is known here", []string{"daemon/claimindex"}},
+	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controllers", "daemon/controllers/expansion", "daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/controllers/presence", "daemon/controllers/report", "daemon/controllers/storagecapacity", "daemon/adopt/unpublish", "daemon/adopt/why"}},
+	{"k8s.io/apimachinery/pkg/", "an object and a selector of the API server's, compared with what is known here", []string{"daemon/kube/claimindex"}},
 	{"k8s.io/apimachinery/", "requests and watches", []string{"daemon/kube"}},
-	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{"daemon/binding", "daemon/controller"}},
+	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{"daemon/controllers/binding", "daemon/controllers"}},
 	{"k8s.io/client-go/", "the API", []string{"daemon/kube"}},
 	{"k8s.io/klog/v2", "to silence client-go", []string{"cmd/hostpath-provisioner"}},
 	{"github.com/spf13/cobra", "commands and flags", []string{"cmd/hostpath-provisioner"}},
 	{"github.com/BurntSushi/toml", "the configuration", []string{"daemon/config"}},
-	{"github.com/landlock-lsm/go-landlock/landlock", "Landlock's versions", []string{"daemon/confine"}},
+	{"github.com/landlock-lsm/go-landlock/landlock", "Landlock's versions", []string{"daemon/node/confine"}},
 	{"github.com/prometheus/client_golang/", "metrics", []string{"daemon/metrics"}},
 	{"github.com/opencontainers/selinux/go-selinux", "labels", []string{"selinux"}},
 	{"github.com/coreos/go-systemd/v22/", "notification, journal and sockets", []string{"systemd"}},
-	{"github.com/container-storage-interface/spec/lib/go/csi", "the Container Storage Interface", []string{"daemon/csi"}},
-	{"google.golang.org/grpc", "its transport", []string{"daemon/csi"}},
-	{"google.golang.org/protobuf/types/known/wrapperspb", "a field of its messages", []string{"daemon/csi"}},
-	{"k8s.io/kubelet/pkg/apis/pluginregistration/v1", "kubelet's registration of plugins", []string{"daemon/csi"}},
+	{"github.com/container-storage-interface/spec/lib/go/csi", "the Container Storage Interface", []string{"daemon/node/csi"}},
+	{"google.golang.org/grpc", "its transport", []string{"daemon/node/csi"}},
+	{"google.golang.org/protobuf/types/known/wrapperspb", "a field of its messages", []string{"daemon/node/csi"}},
+	{"k8s.io/kubelet/pkg/apis/pluginregistration/v1", "kubelet's registration of plugins", []string{"daemon/node/csi"}},
 	{"github.com/prometheus/exporter-toolkit/web", "who may read the metrics", []string{"daemon/config", "daemon/metrics"}},
 	{"go.yaml.in/yaml/v2", "the files that it reads, by its parser", []string{"daemon/config"}},
 	{"sigs.k8s.io/yaml", "the packages' own description", []string{"packaging/install"}},
@@ -104,7 +104,7 @@ func TestNoClientset(t *testing.T) {
 // disk, a network, a clock or chance.
 func TestPlanIsPure(t *testing.T) {
 	pure := []string{"cmp", "crypto/sha256", "encoding/hex", "errors", "fmt", "hash/fnv", "io/fs", "maps", "math", "math/big", "path", "slices", "strconv", "strings", "time", "unicode"}
-	eachFile(t, []string{"daemon/plan"}, func(_, name string, file *ast.File) {
+	eachFile(t, []string{"daemon/rules/plan"}, func(_, name string, file *ast.File) {
 		for _, spec := range file.Imports {
 			imported, _ := strconv.Unquote(spec.Path.Value)
 			domain, _, _ := strings.Cut(imported, "/")

@@ -2,25 +2,25 @@ package daemon
 
 import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prober"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
 // pools are the configured pools, each with its store and its prober.
-func (d *daemon) pools(cfg config.Config, cluster func() string) []controller.PoolParts {
-	var all []controller.PoolParts
+func (d *daemon) pools(cfg config.Config, cluster func() string) []controllers.PoolParts {
+	var all []controllers.PoolParts
 	for _, p := range cfg.Pools {
 		store, unit := d.storeOf(p, cfg.Node), d.unit
 		probe := prober.New(prober.Options{
 			Pool: p, Before: cfg.Before(p.Name), Node: cfg.Node, Cluster: cluster, StateDir: d.StateDir, Locks: d.locks, Store: store, Deadline: deadline,
 			Outside: d.outsideOf(p), Explain: func(r *hostcheck.Report) { unit.Explain(p, true, r) },
 		})
-		all = append(all, controller.PoolParts{
+		all = append(all, controllers.PoolParts{
 			Pool: planPool(p), Storage: store, Label: labelOf(p), Probe: probe, Opened: probe.Opened,
 			Account: d.promises.Account(accountKey(p)), Overcommit: p.Overcommit,
 		})

@@ -6,10 +6,10 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 )
 
 // poolOf is a pool with this quota, and a range of its own.

@@ -8,18 +8,18 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/away"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/away"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/presence"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // newPublishers makes what publishes: of the daemon's own provisioner, and of each CSI driver in
@@ -133,14 +133,14 @@ type observer struct {
 	publishers storagecapacity.Group
 }
 
-// Pool is part of controller.Metrics.
+// Pool is part of controllers.Metrics.
 func (o observer) Pool(s gate.State) {
 	o.Metrics.Pool(s)
 	signal(o.changed)
 	o.publishers.Changed()
 }
 
-// Claim is part of controller.Metrics. A claim that there is no room for was sent here by what was
+// Claim is part of controllers.Metrics. A claim that there is no room for was sent here by what was
 // published, perhaps.
 func (o observer) Claim(pool, reason string, took time.Duration) {
 	o.Metrics.Claim(pool, reason, took)
@@ -149,18 +149,18 @@ func (o observer) Claim(pool, reason string, took time.Duration) {
 	}
 }
 
-// pauser is part of controller.Options.
+// pauser is part of controllers.Options.
 type pauser struct{ pause.Client }
 
-// Pause is part of controller.Pauser.
-func (p pauser) Pause(ctx context.Context, pool, volume string) (context.Context, func() (controller.Paused, error), error) {
+// Pause is part of controllers.Pauser.
+func (p pauser) Pause(ctx context.Context, pool, volume string) (context.Context, func() (controllers.Paused, error), error) {
 	paused, one, err := p.Begin(ctx, pool, volume)
 	if err != nil {
 		return nil, nil, err
 	}
-	return paused, func() (controller.Paused, error) {
+	return paused, func() (controllers.Paused, error) {
 		took, err := one.End()
-		return controller.Paused{Pods: one.Pods, For: took}, err
+		return controllers.Paused{Pods: one.Pods, For: took}, err
 	}, nil
 }
 
@@ -177,7 +177,7 @@ func (g *generation) serveInline(ctx context.Context, checked <-chan struct{}) {
 func (g *generation) doInline(ctx context.Context, r inline.Request) error {
 	switch r.Act {
 	case inline.Make:
-		return g.controller.MakeInline(ctx, controller.InlineVolume{
+		return g.controller.MakeInline(ctx, controllers.InlineVolume{
 			Driver: r.Driver, Handle: r.Handle, Pool: r.Pool, Size: r.Size, Namespace: r.Namespace, Pod: r.Pod, UID: r.UID,
 		})
 	case inline.End:

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
 )
 
 // ProjectQuotas is how the volumes of a pool are limited by project quotas, nil if they are not.

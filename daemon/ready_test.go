@@ -10,10 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 

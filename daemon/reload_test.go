@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 

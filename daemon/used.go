@@ -2,7 +2,7 @@ package daemon
 
 import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 

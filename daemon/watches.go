@@ -5,9 +5,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // commonScopes are those whose volumes are not one node's.
@@ -46,7 +46,7 @@ func (g *generation) leaseChanged(was, now *coordinationv1.Lease) {
 }
 
 // allVolumes is everything that the informers of watchVolumes have.
-func (g *generation) allVolumes() controller.Lister[*corev1.PersistentVolume] {
+func (g *generation) allVolumes() controllers.Lister[*corev1.PersistentVolume] {
 	return append(kube.Union[*corev1.PersistentVolume]{g.volumes}, g.common...)
 }
 

@@ -16,13 +16,13 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // Every reason has its place in troubleshooting.md, and every place there is of a reason.
 func TestReasons(t *testing.T) {
-	real := append(constants(t, "../daemon/plan/reasons.go"), constants(t, "../hostcheck/reasons.go")...)
-	if m := regexp.MustCompile(`return "(NotChecked)"`).FindStringSubmatch(read(t, "../daemon/gate/gate.go")); m != nil {
+	real := append(constants(t, "../daemon/rules/plan/reasons.go"), constants(t, "../hostcheck/reasons.go")...)
+	if m := regexp.MustCompile(`return "(NotChecked)"`).FindStringSubmatch(read(t, "../daemon/disk/gate/gate.go")); m != nil {
 		real = append(real, m[1]) // of a pool that was not looked at yet
 	}
 	same(t, "reasons", headings(read(t, "troubleshooting.md"), 3, 3), real)
@@ -30,7 +30,7 @@ func TestReasons(t *testing.T) {
 
 // Each reason of check --cluster is in the table of troubleshooting.md, and each row is of one.
 func TestReasonsOfTheCluster(t *testing.T) {
-	same(t, "reasons of the cluster", firstCells(t, "troubleshooting.md", "Cluster"), constants(t, "../daemon/clustercheck/reasons.go"))
+	same(t, "reasons of the cluster", firstCells(t, "troubleshooting.md", "Cluster"), constants(t, "../daemon/rules/clustercheck/reasons.go"))
 }
 
 // constants are the values of a file's constants, whose names begin with Reason.

@@ -1,8 +1,8 @@
 package hostcheck
 
 import (
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 

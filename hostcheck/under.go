@@ -113,7 +113,7 @@ func (g *gatherer) under(f *Facts, v view, expensive bool, e enter) Under {
 // generation differs at the next look, and nothing that was kept counts. The process that is asked
 // has to begin its look after it was asked. A mount that is not shared is seen in neither
 // namespace, or in the one that is newer: then the two directories differ (TestStorm in
-// daemon/mountpoint).
+// daemon/host/mountpoint).
 func (g *gatherer) asked(f *Facts, v view, e enter) Under {
 	question := fmt.Sprintf("asking %s what lies under %s", g.who, v.want.MountPoint)
 	e(question, *f)

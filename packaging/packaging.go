@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 )
 
 // Config is the example of /etc/hostpath-provisioner/config.toml, with every key explained.
@@ -34,7 +34,7 @@ type Options struct {
 	ClassPrefix string
 	NoClasses   bool // print no StorageClasses
 	// ClaimIndex prints the policies by which the API server labels claims, and volumes that are
-	// kept for them (daemon/claimindex). A server before Kubernetes
+	// kept for them (daemon/kube/claimindex). A server before Kubernetes
 	// 1.36 does not have its kind.
 	ClaimIndex bool
 	// InlineVolumes lets pods have volumes that are written in them. The API server refuses to

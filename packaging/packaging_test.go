@@ -20,7 +20,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 )
 
 func load(t *testing.T, text string) config.Config {

@@ -3,7 +3,7 @@ package packaging
 import (
 	"slices"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 )
 
 // claimsPolicy: this node's name on a claim that has no volume yet, or none; and the label of the

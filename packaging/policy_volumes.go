@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 )
 
 // The fields of a volume that a daemon writes (plan.NewVolume), and those of its parts.

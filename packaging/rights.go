@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 )
 
 // reach is where a right holds, and with that the role that gives it.

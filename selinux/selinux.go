@@ -4,7 +4,7 @@
 // A label that is set after mkdir leaves a moment in which the directory has the wrong one, and a
 // relabelling walk over a volume with data takes minutes; the kernel's fscreate attribute has
 // neither trouble. Beside this package lies the policy module that confines the daemon. This
-// package will not walk trees (daemon/volume does, beneath a descriptor), load policy, or judge a
+// package will not walk trees (daemon/disk/volume does, beneath a descriptor), load policy, or judge a
 // host.
 package selinux
 

@@ -13,11 +13,11 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -27,7 +27,7 @@ const adoptDeadline = 10 * time.Minute
 
 // adoption is what the command line asks for.
 type adoption struct {
-	overrides    rules.Overrides
+	overrides    adoptrules.Overrides
 	dryRun, undo bool
 	asJSON       bool
 	driver       string // of CSI volumes, "" for the others
@@ -188,7 +188,7 @@ func systemName(provisioner string) string {
 }
 
 func adoptVerdict(r adopt.Row) string {
-	past := map[plan.Action]string{rules.Adopt: "adopted", rules.Undo: "undone"}
+	past := map[plan.Action]string{adoptrules.Adopt: "adopted", adoptrules.Undo: "undone"}
 	switch {
 	case r.Action == plan.Refuse:
 		return "refused: " + r.Message
@@ -205,33 +205,33 @@ func adoptSummary(rows []adopt.Row, a adoption) string {
 	for _, r := range rows {
 		count[r.Action]++
 	}
-	word, n := "adopted", count[rules.Adopt]
+	word, n := "adopted", count[adoptrules.Adopt]
 	if a.undo {
-		word, n = "undone", count[rules.Undo]
+		word, n = "undone", count[adoptrules.Undo]
 	}
 	if a.dryRun {
 		word = "would be " + word
 	}
 	parts := []string{fmt.Sprintf("%d %s", n, word)}
-	if count[rules.Ours] > 0 {
-		parts = append(parts, fmt.Sprintf("%d ours already", count[rules.Ours]))
+	if count[adoptrules.Ours] > 0 {
+		parts = append(parts, fmt.Sprintf("%d ours already", count[adoptrules.Ours]))
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d refused", count[plan.Refuse])), ", ")
 }
 
 // adoptReasonHints are what helps against a refusal, in this order.
 var adoptReasonHints = []struct{ reason, hint string }{
-	{rules.ReasonNotAlias, "add the provisioner to aliases in the configuration, run: systemctl reload hostpath-provisioner; then run this again"},
-	{rules.ReasonRunning, "scale the other program to zero, then run this again; if what is shown is another program, add: --stopped PROVISIONER"},
-	{rules.ReasonNotKnown, "stop the other program, then add: --stopped PROVISIONER; or name a kubeconfig that may list pods with --kubeconfig"},
-	{rules.ReasonOutside, "stop it wherever it runs, then add: --yes-nothing-runs-outside"},
-	{rules.ReasonNoAffinity, "if this node has their data, add: --yes-this-node-has-the-data"},
-	{rules.ReasonReleased, "set their persistentVolumeReclaimPolicy to Retain; or, to have their data removed, add: --released"},
-	{rules.ReasonCSI, "list the driver in csi_drivers, and pods go on; or stop it and the pods that use its volumes, then run this again with: --from-csi PROVISIONER"},
-	{rules.ReasonDriverRuns, "delete the driver's DaemonSet, and stop its operator first if it has one; then run this again"},
-	{rules.ReasonDriverNotKnown, "apply what this version's manifests command prints, or name a kubeconfig that may list pods and read csinodes with --kubeconfig"},
-	{rules.ReasonUsed, "stop these pods, then run this again"},
-	{rules.ReasonDenied,
+	{adoptrules.ReasonNotAlias, "add the provisioner to aliases in the configuration, run: systemctl reload hostpath-provisioner; then run this again"},
+	{adoptrules.ReasonRunning, "scale the other program to zero, then run this again; if what is shown is another program, add: --stopped PROVISIONER"},
+	{adoptrules.ReasonNotKnown, "stop the other program, then add: --stopped PROVISIONER; or name a kubeconfig that may list pods with --kubeconfig"},
+	{adoptrules.ReasonOutside, "stop it wherever it runs, then add: --yes-nothing-runs-outside"},
+	{adoptrules.ReasonNoAffinity, "if this node has their data, add: --yes-this-node-has-the-data"},
+	{adoptrules.ReasonReleased, "set their persistentVolumeReclaimPolicy to Retain; or, to have their data removed, add: --released"},
+	{adoptrules.ReasonCSI, "list the driver in csi_drivers, and pods go on; or stop it and the pods that use its volumes, then run this again with: --from-csi PROVISIONER"},
+	{adoptrules.ReasonDriverRuns, "delete the driver's DaemonSet, and stop its operator first if it has one; then run this again"},
+	{adoptrules.ReasonDriverNotKnown, "apply what this version's manifests command prints, or name a kubeconfig that may list pods and read csinodes with --kubeconfig"},
+	{adoptrules.ReasonUsed, "stop these pods, then run this again"},
+	{adoptrules.ReasonDenied,
 		"a node's own kubeconfig may not change other programs' volumes: name an administrator's with --kubeconfig"},
 }
 

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // What adopt says before it comes to the cluster. What it says of volumes is in test/e2e/testdata,
@@ -28,8 +28,8 @@ func TestAdoptWithoutACluster(t *testing.T) {
 
 // Every reason that has a hint is one that a volume can have, and all of them have one.
 func TestAdoptHints(t *testing.T) {
-	want := []string{rules.ReasonNotAlias, rules.ReasonNoAffinity, rules.ReasonRunning, rules.ReasonNotKnown, rules.ReasonOutside, rules.ReasonReleased, rules.ReasonCSI,
-		rules.ReasonDriverRuns, rules.ReasonDriverNotKnown, rules.ReasonUsed, rules.ReasonDenied}
+	want := []string{adoptrules.ReasonNotAlias, adoptrules.ReasonNoAffinity, adoptrules.ReasonRunning, adoptrules.ReasonNotKnown, adoptrules.ReasonOutside, adoptrules.ReasonReleased, adoptrules.ReasonCSI,
+		adoptrules.ReasonDriverRuns, adoptrules.ReasonDriverNotKnown, adoptrules.ReasonUsed, adoptrules.ReasonDenied}
 	known := map[string]bool{}
 	for _, h := range adoptReasonHints {
 		known[h.reason] = true
@@ -43,10 +43,10 @@ func TestAdoptHints(t *testing.T) {
 		t.Errorf("%v", known)
 	}
 	for row, want := range map[*adopt.Row]string{
-		{Action: rules.Adopt}:                                   "adopt",
-		{Action: rules.Adopt, Done: true}:                       "adopted",
-		{Action: rules.Undo, Done: true}:                        "undone",
-		{Action: rules.Ours}:                                    "ours",
+		{Action: adoptrules.Adopt}:                              "adopt",
+		{Action: adoptrules.Adopt, Done: true}:                  "adopted",
+		{Action: adoptrules.Undo, Done: true}:                   "undone",
+		{Action: adoptrules.Ours}:                               "ours",
 		{Action: plan.Refuse, Message: "it is so", Done: false}: "refused: it is so",
 	} {
 		if got := adoptVerdict(*row); got != want {

@@ -5,22 +5,22 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // What an adoption tells: a row for each volume, its notes, the counts, and a hint for each reason
 // of a refusal, once. A path from the API does not command the terminal.
 func TestAdoptTells(t *testing.T) {
-	adopted := adopt.Row{Volume: "pv-1", Claim: "shop/data", Path: "/srv/a\x1b[2J", Provisioner: "example.com/x", Action: rules.Adopt, Done: true, Notes: []string{"its mode stays"}}
-	refused := adopt.Row{Volume: "pv-2", Claim: "shop/logs", Path: "/srv/b", Provisioner: "example.com/x", Action: plan.Refuse, Reason: rules.ReasonUsed, Message: "pod shop/web uses it"}
+	adopted := adopt.Row{Volume: "pv-1", Claim: "shop/data", Path: "/srv/a\x1b[2J", Provisioner: "example.com/x", Action: adoptrules.Adopt, Done: true, Notes: []string{"its mode stays"}}
+	refused := adopt.Row{Volume: "pv-2", Claim: "shop/logs", Path: "/srv/b", Provisioner: "example.com/x", Action: plan.Refuse, Reason: adoptrules.ReasonUsed, Message: "pod shop/web uses it"}
 	also := refused
 	also.Volume = "pv-3"
 	planned := adopted
 	planned.Done, planned.Notes = false, nil
-	ours := adopt.Row{Volume: "pv-4", Claim: "shop/x", Path: "/srv/c", Provisioner: "example.com/x", Action: rules.Ours}
+	ours := adopt.Row{Volume: "pv-4", Claim: "shop/x", Path: "/srv/c", Provisioner: "example.com/x", Action: adoptrules.Ours}
 	undone := adopted
-	undone.Action, undone.Notes = rules.Undo, nil
+	undone.Action, undone.Notes = adoptrules.Undo, nil
 	for _, c := range []struct {
 		name        string
 		rows        []adopt.Row

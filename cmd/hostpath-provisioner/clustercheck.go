@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/clustercheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/clustercheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/clustercheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/clustercheck"
 )
 
 // What check --cluster says without an API server that works with it. What it says of one that does

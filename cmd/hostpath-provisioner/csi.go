@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/freeze"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi/freeze"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )

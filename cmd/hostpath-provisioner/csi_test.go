@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/clustercheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/clustercheck"
 )
 
 // clusterAPI responds as an API server without policies and without a claim index, in which node-a

@@ -12,10 +12,10 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 

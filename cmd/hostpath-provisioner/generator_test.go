@@ -186,7 +186,7 @@ func TestUnitOutdated(t *testing.T) {
 }
 
 // The service is in the place of another driver as well: its sockets are behind our own, in pairs
-// (daemon/csi, OnSockets).
+// (daemon/node/csi, OnSockets).
 func TestGeneratorCSIDrivers(t *testing.T) {
 	h := newHost(t, "")
 	h.write("config.toml", "aliases = ['kubevirt.io.hostpath-provisioner']\ncsi_drivers = ['kubevirt.io.hostpath-provisioner']\n[pool.fast]\npath = \"/srv/fast\"\n")

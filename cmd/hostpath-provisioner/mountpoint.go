@@ -12,7 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )

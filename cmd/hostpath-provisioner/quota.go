@@ -9,14 +9,14 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 func (p *program) quotaCommand() *cobra.Command {

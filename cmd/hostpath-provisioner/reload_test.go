@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/confine"
 )
 
 // `systemctl reload` fails, and changes nothing, for a configuration that the daemon which runs

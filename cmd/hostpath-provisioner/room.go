@@ -7,11 +7,11 @@ import (
 	"sync"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )

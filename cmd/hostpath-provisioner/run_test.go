@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging/charts"

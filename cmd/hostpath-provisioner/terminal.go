@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"io"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/state"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 )
 
 // terminal is where output goes: names of tenants' files, records and whatever else others wrote

@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
 // States of a volume that no object's phase says.
@@ -41,7 +41,7 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 		return stateOrphaned
 	case v.Place != record.InPool:
 		return string(v.Place)
-	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[rules.HeldAnnotation] != ""):
+	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[adoptrules.HeldAnnotation] != ""):
 		return stateHalf
 	case v.Moving != "" && asked && pv == nil:
 		return stateMoving

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/why"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/why"
 	"github.com/hostpath-provisioner/hostpath-provisioner/docs"
 )
 

@@ -21,11 +21,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/unpublish"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/unpublish"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -72,7 +72,7 @@ type Options struct {
 	plan.Self
 	API       API
 	Mounts    []mounts.Mount // of this host
-	Overrides rules.Overrides
+	Overrides adoptrules.Overrides
 	Served    []string // CSI drivers that this node's own service is: their volumes are adopted as they are
 	Driver    string   // FromCSI: the CSI driver's name
 	Kubelet   string   // FromCSI: kubelet's directory, where drivers have their sockets
@@ -122,9 +122,9 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 	for try := 1; ; try++ {
 		facts, err := s.facts(ctx, v)
 		if err != nil {
-			return rowOf(v, rules.Verdict{}).after(err)
+			return rowOf(v, adoptrules.Verdict{}).after(err)
 		}
-		verdict := rules.ForAdoption(facts)
+		verdict := adoptrules.ForAdoption(facts)
 		row := rowOf(facts.Volume, verdict)
 		switch {
 		case verdict.Stale && !s.DryRun:
@@ -132,12 +132,12 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 				row.Message = err.Error()
 			}
 			return row
-		case verdict.Action == rules.Ours:
+		case verdict.Action == adoptrules.Ours:
 			return s.grown(ctx, facts, row)
-		case verdict.Action != rules.Adopt:
+		case verdict.Action != adoptrules.Adopt:
 			return row
 		}
-		err = s.adopt(ctx, v, rules.Size(facts.Volume, facts.Claim))
+		err = s.adopt(ctx, v, adoptrules.Size(facts.Volume, facts.Claim))
 		if apierrors.IsConflict(err) && try < tries {
 			if now, wrong := s.API.GetVolume(ctx, v.Name); wrong == nil && now != nil {
 				v = now
@@ -150,12 +150,12 @@ func (s *survey) decide(ctx context.Context, v *corev1.PersistentVolume) Row {
 
 // grown notes on a volume that was adopted before that its claim requests more by now. Kubernetes
 // takes such a claim for satisfied, as its volume's capacity is more than that.
-func (s *survey) grown(ctx context.Context, f rules.Facts, row Row) Row {
-	size, has := rules.Size(f.Volume, f.Claim), plan.SizeOf(f.Volume)
+func (s *survey) grown(ctx context.Context, f adoptrules.Facts, row Row) Row {
+	size, has := adoptrules.Size(f.Volume, f.Claim), plan.SizeOf(f.Volume)
 	if size.Cmp(has) <= 0 {
 		return row
 	}
-	err := s.unmark(ctx, f.Volume, rules.SizePatch(f.Volume, size))
+	err := s.unmark(ctx, f.Volume, adoptrules.SizePatch(f.Volume, size))
 	if err != nil {
 		return row.after(err)
 	}
@@ -172,7 +172,7 @@ func (o Options) tried(row Row, err error) Row {
 	return row
 }
 
-func rowOf(v *corev1.PersistentVolume, verdict rules.Verdict) Row {
+func rowOf(v *corev1.PersistentVolume, verdict adoptrules.Verdict) Row {
 	row := Row{
 		Volume: v.Name, Path: plan.PathOf(v), Provisioner: v.Annotations[plan.ProvisionedBy],
 		Action: verdict.Action, Reason: verdict.Reason, Message: verdict.Message, Notes: verdict.Notes,
@@ -188,7 +188,7 @@ func (r Row) after(err error) Row {
 	if err != nil {
 		r.Action, r.Message = plan.Refuse, err.Error()
 		if apierrors.IsForbidden(err) || strings.Contains(r.Message, "ValidatingAdmissionPolicy") {
-			r.Reason = rules.ReasonDenied
+			r.Reason = adoptrules.ReasonDenied
 		}
 		return r
 	}
@@ -205,7 +205,7 @@ func (r Row) after(err error) Row {
 //	label          nothing missing
 func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume,
 	size resource.Quantity) error {
-	marks := rules.SizedPatch(v, o.Pool, o.Node, size)
+	marks := adoptrules.SizedPatch(v, o.Pool, o.Node, size)
 	if o.DryRun {
 		return o.API.CheckPatch(ctx, v, marks)
 	}
@@ -218,7 +218,7 @@ func (o Options) adopt(ctx context.Context, v *corev1.PersistentVolume,
 	if err := o.Store.Adopt(ctx, o.Identity, r); err != nil {
 		return err
 	}
-	_, err = o.API.PatchVolume(ctx, ours, rules.AdoptedPatch(ours, o.Pool, o.Node))
+	_, err = o.API.PatchVolume(ctx, ours, adoptrules.AdoptedPatch(ours, o.Pool, o.Node))
 	return err
 }
 
@@ -228,7 +228,7 @@ func (o Options) record(v *corev1.PersistentVolume, size resource.Quantity) reco
 		PV: v.Name, Namespace: v.Spec.ClaimRef.Namespace, Claim: v.Spec.ClaimRef.Name, ClaimUID: string(v.Spec.ClaimRef.UID),
 		Class: plan.VolumeClass(v), Provisioner: v.Annotations[plan.ProvisionedBy], Node: o.Node,
 		Scope: o.Pool.Scope, Source: plan.SourceOf(v), Reclaim: string(v.Spec.PersistentVolumeReclaimPolicy), OnDelete: o.Pool.OnDelete,
-		Directory: rules.DirectoryOf(o.Pool, v), Requested: bytes, Created: time.Now().UTC(),
+		Directory: adoptrules.DirectoryOf(o.Pool, v), Requested: bytes, Created: time.Now().UTC(),
 	}
 }
 
@@ -262,7 +262,7 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 		for _, entry := range o.entries(v) {
 			s.claimants[entry] = append(s.claimants[entry], v.Name)
 		}
-		if o.Driver == "" && rules.ForAdoption(known).Action != plan.Ignore && o.has(ctx, v) || rules.OfDriver(v, o.Driver) {
+		if o.Driver == "" && adoptrules.ForAdoption(known).Action != plan.Ignore && o.has(ctx, v) || adoptrules.OfDriver(v, o.Driver) {
 			s.volumes = append(s.volumes, v.DeepCopy()) // v is a part of its page, which goes
 		}
 	})
@@ -284,16 +284,16 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 }
 
 // known is what can be said of a volume without the disk.
-func (s *survey) known(v *corev1.PersistentVolume) rules.Facts {
-	return rules.Facts{
+func (s *survey) known(v *corev1.PersistentVolume) adoptrules.Facts {
+	return adoptrules.Facts{
 		Volume: s.served(v), Pool: s.Pool, Self: s.Self, NodeLabels: s.labels,
 		Running: s.running[v.Annotations[plan.ProvisionedBy]], NotKnown: s.notKnown, Overrides: s.Overrides,
 	}
 }
 
-func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (rules.Facts, error) {
+func (s *survey) facts(ctx context.Context, v *corev1.PersistentVolume) (adoptrules.Facts, error) {
 	f := s.known(v)
-	directory := rules.DirectoryOf(s.Pool, f.Volume)
+	directory := adoptrules.DirectoryOf(s.Pool, f.Volume)
 	if directory == "" {
 		return f, nil
 	}

@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -193,7 +193,7 @@ func (c *cluster) String() string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(c.volumes)) {
 		v := c.volumes[name]
-		lines = append(lines, fmt.Sprintf("%s %q %q %q", name, v.Labels, v.Finalizers, v.Annotations[plan.AdoptedAnnotation]+v.Annotations[rules.AdoptingAnnotation]))
+		lines = append(lines, fmt.Sprintf("%s %q %q %q", name, v.Labels, v.Finalizers, v.Annotations[plan.AdoptedAnnotation]+v.Annotations[adoptrules.AdoptingAnnotation]))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -284,19 +284,19 @@ func TestCutOff(t *testing.T) {
 		want("cut off", left)
 	}
 	c.mark, c.pods = nil, errors.New("pods is forbidden")
-	if row := one(t, Run, o); row.Action != rules.Adopt || !row.Done {
+	if row := one(t, Run, o); row.Action != adoptrules.Adopt || !row.Done {
 		t.Errorf("%+v", row)
 	}
 	want("adopted", marked+recorded)
-	if row := one(t, Run, o); row.Action != rules.Ours || row.Done {
+	if row := one(t, Run, o); row.Action != adoptrules.Ours || row.Done {
 		t.Errorf("%+v", row)
 	}
 	// Given up, cut off after the marks.
 	pv := c.volumes["pvc-1"]
-	_, err := c.PatchVolume(t.Context(), pv, rules.UndoPatch(pv))
+	_, err := c.PatchVolume(t.Context(), pv, adoptrules.UndoPatch(pv))
 	must(t, err)
 	want("cut off on the way back", untouched+recorded)
-	if row := one(t, Undo, o); row.Action != rules.Undo || !row.Done {
+	if row := one(t, Undo, o); row.Action != adoptrules.Undo || !row.Done {
 		t.Errorf("%+v", row)
 	}
 	want("undone", untouched)
@@ -328,7 +328,7 @@ func TestGrownSince(t *testing.T) {
 		o.DryRun = step.dry
 		row := one(t, Run, o)
 		noted := plan.SizeOf(c.volumes["pvc-1"])
-		if row.Action != rules.Ours || noted.String() != step.noted {
+		if row.Action != adoptrules.Ours || noted.String() != step.noted {
 			t.Errorf("%+v: %s, noted is %s", step, row.Action, noted.String())
 		}
 	}
@@ -349,7 +349,7 @@ func TestUndoRestored(t *testing.T) {
 		"no directory": {func(_ Options, pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path += "-gone" }, false},
 		"other pool":   {func(_ Options, pv *corev1.PersistentVolume) { pv.Labels[plan.PoolLabel] = "slow" }, false},
 		"from CSI": {func(_ Options, pv *corev1.PersistentVolume) {
-			annotate(pv, plan.AdoptedAnnotation, rules.AdoptedFromCSI)
+			annotate(pv, plan.AdoptedAnnotation, adoptrules.AdoptedFromCSI)
 		}, false},
 		"not an alias": {func(_ Options, pv *corev1.PersistentVolume) { annotate(pv, plan.ProvisionedBy, "another.example") }, false},
 	} {
@@ -385,12 +385,12 @@ func TestUndoRefused(t *testing.T) {
 func TestNobodyCanTell(t *testing.T) {
 	o, c := site(t)
 	c.pods = errors.New("pods is forbidden")
-	if row := one(t, Run, o); row.Action != plan.Refuse || row.Reason != rules.ReasonNotKnown || !strings.Contains(row.Message, "pods is forbidden") {
+	if row := one(t, Run, o); row.Action != plan.Refuse || row.Reason != adoptrules.ReasonNotKnown || !strings.Contains(row.Message, "pods is forbidden") {
 		t.Errorf("%+v", row)
 	}
 	o.Overrides.Stopped = []string{plan.Kubevirt}
 	o.DryRun = true
-	if row := one(t, Run, o); row.Action != rules.Adopt || row.Done {
+	if row := one(t, Run, o); row.Action != adoptrules.Adopt || row.Done {
 		t.Errorf("%+v", row)
 	}
 	if got := state(t, o, c); got != untouched {

@@ -14,11 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/unpublish"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/unpublish"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
 // FromCSI takes over the volumes of o.Driver whose data lies in the pool: in the place of each
@@ -50,8 +50,8 @@ func FromCSI(ctx context.Context, o Options) ([]Row, error) {
 // csiVolume is what is known of one of the driver's volumes.
 type csiVolume struct {
 	now   *corev1.PersistentVolume // the object of its name, nil if there is none
-	seen  *corev1.PersistentVolume // the driver's, as rules.OfHost has it; the recorded one where there is none
-	facts rules.Facts
+	seen  *corev1.PersistentVolume // the driver's, as adoptrules.OfHost has it; the recorded one where there is none
+	facts adoptrules.Facts
 	lost  bool // the driver's object is gone, or going: whatever is decided, another one has to be made
 }
 
@@ -63,7 +63,7 @@ func (s *survey) takeOver(ctx context.Context, name string) Row {
 		switch {
 		case err != nil:
 			return row.after(err)
-		case row.Action != rules.Adopt:
+		case row.Action != adoptrules.Adopt:
 			return row
 		}
 		notes, err := s.replace(ctx, v)
@@ -82,14 +82,14 @@ func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row R
 		return v, row, err
 	}
 	if v.now != nil {
-		row = rowOf(v.now, rules.Verdict{})
+		row = rowOf(v.now, adoptrules.Verdict{})
 	}
 	found, err := s.Store.Lookup(ctx, s.Identity, name)
 	if err != nil && !errors.Is(err, volume.ErrNotRecorded) && !errors.Is(err, record.ErrDamaged) {
 		return v, row, err
 	}
 	driven := v.now
-	if v.now == nil || !rules.OfDriver(v.now, s.Driver) {
+	if v.now == nil || !adoptrules.OfDriver(v.now, s.Driver) {
 		if found.Replaced == "" {
 			row.Action = plan.Ignore
 			return v, row, nil
@@ -98,22 +98,22 @@ func (s *survey) csiVolume(ctx context.Context, name string) (v csiVolume, row R
 			return v, row, err
 		}
 		switch {
-		case !rules.OfDriver(driven, s.Driver):
+		case !adoptrules.OfDriver(driven, s.Driver):
 			row.Action = plan.Ignore
 			return v, row, nil
 		case v.now == nil:
-		case !rules.Succeeds(v.now, s.Pool, s.Node, &found):
+		case !adoptrules.Succeeds(v.now, s.Pool, s.Node, &found):
 			return v, row, errNotMadeHere
-		case v.now.DeletionTimestamp == nil || !rules.Held(v.now, s.Pool, s.Node): // else Undo was cut off
+		case v.now.DeletionTimestamp == nil || !adoptrules.Held(v.now, s.Pool, s.Node): // else Undo was cut off
 			return v, s.settled(ctx, v.now), nil
 		}
 	}
-	v.seen, v.lost = rules.OfHost(driven, s.Pool), v.now == nil || v.now.DeletionTimestamp != nil
+	v.seen, v.lost = adoptrules.OfHost(driven, s.Pool), v.now == nil || v.now.DeletionTimestamp != nil
 	if v.facts, err = s.csiFacts(ctx, driven, v.seen); err != nil {
-		return v, rowOf(v.seen, rules.Verdict{}), err
+		return v, rowOf(v.seen, adoptrules.Verdict{}), err
 	}
 	v.facts.Overrides.Released = s.Overrides.Released || v.lost // what is made in that case is kept
-	return v, rowOf(v.seen, rules.ForReplacement(v.facts)), nil
+	return v, rowOf(v.seen, adoptrules.ForReplacement(v.facts)), nil
 }
 
 var errNotMadeHere = errors.New("an object that was not made here has its name: look whose it is, and delete it or restore the driver's")
@@ -121,23 +121,23 @@ var errNotMadeHere = errors.New("an object that was not made here has its name: 
 // settled is the row of a volume that has its object. One that was held to be given back, and was
 // not, is let go.
 func (s *survey) settled(ctx context.Context, v *corev1.PersistentVolume) Row {
-	row := rowOf(v, rules.Verdict{Action: rules.Ours})
-	if s.DryRun || !rules.Held(v, s.Pool, s.Node) {
+	row := rowOf(v, adoptrules.Verdict{Action: adoptrules.Ours})
+	if s.DryRun || !adoptrules.Held(v, s.Pool, s.Node) {
 		return row
 	}
-	if _, err := s.API.PatchVolume(ctx, v, rules.ReleasePatch(v)); err != nil {
+	if _, err := s.API.PatchVolume(ctx, v, adoptrules.ReleasePatch(v)); err != nil {
 		row.Action, row.Message = plan.Refuse, err.Error()
 	}
 	return row
 }
 
-func (s *survey) csiFacts(ctx context.Context, v, seen *corev1.PersistentVolume) (rules.Facts, error) {
+func (s *survey) csiFacts(ctx context.Context, v, seen *corev1.PersistentVolume) (adoptrules.Facts, error) {
 	f, err := s.facts(ctx, seen)
 	if err != nil {
 		return f, err
 	}
 	f.ReadOnly = v.Spec.CSI.ReadOnly
-	if directory := rules.DirectoryOf(s.Pool, seen); directory != "" { // kubelet's mounts are those of pods, too
+	if directory := adoptrules.DirectoryOf(s.Pool, seen); directory != "" { // kubelet's mounts are those of pods, too
 		f.Shown = s.shown(directory, func(string) bool { return false })
 	}
 	if ref := v.Spec.ClaimRef; ref != nil {
@@ -171,20 +171,20 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 	if hostname == "" {
 		return nil, fmt.Errorf("node %s has no label %s, which the volume's affinity would name", s.Node, plan.HostnameLabel)
 	}
-	size := rules.Size(v.seen, v.facts.Claim)
-	ours := rules.Successor(v.seen, s.Pool, s.Node, hostname, size)
+	size := adoptrules.Size(v.seen, v.facts.Claim)
+	ours := adoptrules.Successor(v.seen, s.Pool, s.Node, hostname, size)
 	if !v.lost {
 		if err := s.API.CheckVolume(ctx, ours); err != nil {
 			return nil, err
 		}
 		if s.DryRun {
-			return nil, s.API.CheckPatch(ctx, v.now, rules.HoldPatch(v.now, s.Pool, s.Node))
+			return nil, s.API.CheckPatch(ctx, v.now, adoptrules.HoldPatch(v.now, s.Pool, s.Node))
 		}
 		held, err := s.hold(ctx, v.now)
 		if err != nil {
 			return nil, err
 		}
-		adopted := s.record(rules.OfHost(held, s.Pool), size)
+		adopted := s.record(adoptrules.OfHost(held, s.Pool), size)
 		adopted.Source = plan.SourceOf(ours)
 		if adopted.Replaced, err = original(held); err != nil {
 			return nil, err
@@ -209,7 +209,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 		return notes, err
 	}
 	found, err := s.Store.Lookup(ctx, s.Identity, ours.Name)
-	if err == nil && !rules.Succeeds(existing, s.Pool, s.Node, &found) {
+	if err == nil && !adoptrules.Succeeds(existing, s.Pool, s.Node, &found) {
 		err = errNotMadeHere
 	}
 	return notes, err
@@ -217,7 +217,7 @@ func (s *survey) replace(ctx context.Context, v csiVolume) (notes []string, err 
 
 // original is the text of an object for the record, readOriginal reads it.
 func original(held *corev1.PersistentVolume) (string, error) {
-	text, err := json.Marshal(rules.Original(held))
+	text, err := json.Marshal(adoptrules.Original(held))
 	return string(text), err
 }
 
@@ -235,10 +235,10 @@ func readOriginal(text string) (*corev1.PersistentVolume, error) {
 // hold has the object's policy be Retain, which its own provisioner takes for a volume to leave
 // alone.
 func (o Options) hold(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
-	if rules.Held(v, o.Pool, o.Node) {
+	if adoptrules.Held(v, o.Pool, o.Node) {
 		return v, nil
 	}
-	return o.API.PatchVolume(ctx, v, rules.HoldPatch(v, o.Pool, o.Node))
+	return o.API.PatchVolume(ctx, v, adoptrules.HoldPatch(v, o.Pool, o.Node))
 }
 
 // lookForDriver looks whether the driver runs, beside its pods: what kubelet has registered on this

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 type death struct{}
@@ -111,7 +111,7 @@ func TestFromCSICutOff(t *testing.T) {
 
 	o, c = cutOff(t)
 	c.drivers = []string{plan.KubevirtCSI}
-	if row := one(t, FromCSI, o); row.Reason != rules.ReasonDriverRuns {
+	if row := one(t, FromCSI, o); row.Reason != adoptrules.ReasonDriverRuns {
 		t.Errorf("%+v", row)
 	}
 

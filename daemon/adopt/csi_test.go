@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -87,12 +87,12 @@ func wantCSI(t *testing.T, o Options, c *cluster, what, want string) {
 func TestFromCSI(t *testing.T) {
 	o, c := csiSite(t)
 	o.DryRun = true
-	if row := one(t, FromCSI, o); row.Action != rules.Adopt || row.Done {
+	if row := one(t, FromCSI, o); row.Action != adoptrules.Adopt || row.Done {
 		t.Errorf("%+v", row)
 	}
 	wantCSI(t, o, c, "a dry run", drivers)
 	o.DryRun = false
-	if row := one(t, FromCSI, o); row.Action != rules.Adopt || !row.Done || row.Path != o.Pool.Path+"/pvc-1" {
+	if row := one(t, FromCSI, o); row.Action != adoptrules.Adopt || !row.Done || row.Path != o.Pool.Path+"/pvc-1" {
 		t.Errorf("%+v", row)
 	}
 	wantCSI(t, o, c, "taken over", successor)
@@ -103,12 +103,12 @@ func TestFromCSI(t *testing.T) {
 	if *v.Spec.HostPath.Type != corev1.HostPathDirectory || v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != "host-a" {
 		t.Errorf("%+v", v.Spec)
 	}
-	if row := one(t, FromCSI, o); row.Action != rules.Ours {
+	if row := one(t, FromCSI, o); row.Action != adoptrules.Ours {
 		t.Errorf("%+v", row)
 	}
 	undo := o
 	undo.Driver, undo.DryRun = "", true
-	if row := one(t, Undo, undo); row.Action != rules.Undo || row.Done {
+	if row := one(t, Undo, undo); row.Action != adoptrules.Undo || row.Done {
 		t.Errorf("%+v", row)
 	}
 	wantCSI(t, o, c, "a dry run of the way back", successor)
@@ -138,21 +138,21 @@ func TestFromCSIRefuses(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"registered": {func(_ *Options, c *cluster) { c.drivers = []string{plan.KubevirtCSI} }, rules.ReasonDriverRuns, "kubelet of node node-a has it registered"},
+		"registered": {func(_ *Options, c *cluster) { c.drivers = []string{plan.KubevirtCSI} }, adoptrules.ReasonDriverRuns, "kubelet of node node-a has it registered"},
 		"registered, and the operator says that it is stopped": {func(o *Options, c *cluster) {
 			c.drivers, o.Overrides.Stopped = []string{plan.KubevirtCSI}, []string{plan.KubevirtCSI}
-		}, rules.ReasonDriverRuns, "kubelet of node node-a has it registered"},
+		}, adoptrules.ReasonDriverRuns, "kubelet of node node-a has it registered"},
 		"its pod": {func(_ *Options, c *cluster) {
 			c.inPods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "csi"}, Spec: corev1.PodSpec{NodeName: "node-b", Containers: []corev1.Container{{Image: "quay.io/kubevirt/hostpath-csi-driver:v1"}}}}}
-		}, rules.ReasonDriverRuns, `pod default/csi on node "node-b"`},
+		}, adoptrules.ReasonDriverRuns, `pod default/csi on node "node-b"`},
 		"its operator's pod": {func(_ *Options, c *cluster) {
 			c.inPods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "hpp", Name: "op"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: "quay.io/kubevirt/hostpath-provisioner-operator:v1"}}}}}
-		}, rules.ReasonDriverRuns, "pod hpp/op"},
+		}, adoptrules.ReasonDriverRuns, "pod hpp/op"},
 		"pods cannot be listed":                   {func(_ *Options, c *cluster) { c.pods = errors.New("pods is forbidden") }, "", "pods is forbidden"},
-		"drivers cannot be read":                  {func(_ *Options, c *cluster) { c.unread = errors.New("csinodes is forbidden") }, rules.ReasonDriverNotKnown, "csinodes is forbidden"},
-		"in use":                                  {pod(corev1.Volume{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "db"}}}), rules.ReasonUsed, "pod shop/web uses it"},
+		"drivers cannot be read":                  {func(_ *Options, c *cluster) { c.unread = errors.New("csinodes is forbidden") }, adoptrules.ReasonDriverNotKnown, "csinodes is forbidden"},
+		"in use":                                  {pod(corev1.Volume{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "db"}}}), adoptrules.ReasonUsed, "pod shop/web uses it"},
 		"mounted by kubelet, for a pod that went": {mountedByKubelet, "", "/pods/1/volumes/kubernetes.io~csi/pvc-1/mount as well"},
-		"no affinity":                             {func(_ *Options, c *cluster) { c.volumes["pvc-1"].Spec.NodeAffinity = nil }, rules.ReasonNoAffinity, "no affinity"},
+		"no affinity":                             {func(_ *Options, c *cluster) { c.volumes["pvc-1"].Spec.NodeAffinity = nil }, adoptrules.ReasonNoAffinity, "no affinity"},
 		"out of the pool":                         {handle("../pvc-1"), "", `has a ".."`},
 		"deeper":                                  {handle("a/b"), "", "not right in the pool"},
 		"no handle":                               {handle(""), "", "the pool itself"},
@@ -160,14 +160,14 @@ func TestFromCSIRefuses(t *testing.T) {
 		"inline":                                  {handle("csi-123"), "", "inline volume"},
 		"not there":                               {handle("pvc-2"), "", `the pool has no directory "pvc-2"`},
 		"a link":                                  {linked, "", "it is no directory"},
-		"not an alias":                            {func(o *Options, _ *cluster) { o.Aliases = nil }, rules.ReasonNotAlias, "not one of this node's aliases"},
+		"not an alias":                            {func(o *Options, _ *cluster) { o.Aliases = nil }, adoptrules.ReasonNotAlias, "not one of this node's aliases"},
 		"read-only":                               {func(_ *Options, c *cluster) { c.volumes["pvc-1"].Spec.CSI.ReadOnly = true }, "", "read-only"},
 		"another's finalizer":                     {func(_ *Options, c *cluster) { c.volumes["pvc-1"].Finalizers = []string{"example.org/backup"} }, "", `the finalizer "example.org/backup"`},
 		"being deleted":                           {func(_ *Options, c *cluster) { now := metav1.Now(); c.volumes["pvc-1"].DeletionTimestamp = &now }, "", "being deleted"},
-		"its claim is gone":                       {func(_ *Options, c *cluster) { c.claims = nil }, rules.ReasonReleased, "its data would be removed once it is adopted"},
-		"a new claim of the name":                 {func(_ *Options, c *cluster) { c.claims["db"].UID = "2" }, rules.ReasonReleased, "its data would be removed once it is adopted"},
+		"its claim is gone":                       {func(_ *Options, c *cluster) { c.claims = nil }, adoptrules.ReasonReleased, "its data would be removed once it is adopted"},
+		"a new claim of the name":                 {func(_ *Options, c *cluster) { c.claims["db"].UID = "2" }, adoptrules.ReasonReleased, "its data would be removed once it is adopted"},
 		"the server would refuse":                 {func(_ *Options, c *cluster) { c.refuses = errors.New("denied by a policy") }, "", "denied by a policy"},
-		"another node is at it":                   {func(_ *Options, c *cluster) { annotate(c.volumes["pvc-1"], rules.AdoptingAnnotation, "node-b") }, "", `"node-b" is adopting it`},
+		"another node is at it":                   {func(_ *Options, c *cluster) { annotate(c.volumes["pvc-1"], adoptrules.AdoptingAnnotation, "node-b") }, "", `"node-b" is adopting it`},
 		"no hostname label":                       {func(_ *Options, c *cluster) { c.node.Labels = nil }, "", "has no label kubernetes.io/hostname"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestFromCSISocket(t *testing.T) {
 		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
 		must(t, err)
 		l.SetUnlinkOnClose(false)
-		if row := one(t, FromCSI, o); row.Reason != rules.ReasonDriverRuns || !strings.Contains(row.Message, "a process accepts connections at "+at) {
+		if row := one(t, FromCSI, o); row.Reason != adoptrules.ReasonDriverRuns || !strings.Contains(row.Message, "a process accepts connections at "+at) {
 			t.Errorf("%+v", row)
 		}
 		must(t, l.Close())
@@ -260,7 +260,7 @@ func TestFromCSIGoesOn(t *testing.T) {
 	}
 	rows, err = FromCSI(t.Context(), o)
 	must(t, err)
-	if len(rows) != 3 || rows[0].Action != rules.Ours || !rows[1].Done || rows[2].Action != rules.Ours {
+	if len(rows) != 3 || rows[0].Action != adoptrules.Ours || !rows[1].Done || rows[2].Action != adoptrules.Ours {
 		t.Errorf("%+v", rows)
 	}
 }

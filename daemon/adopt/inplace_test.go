@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // servedSite is csiSite on a node whose own service is in the driver's place.
@@ -32,14 +32,14 @@ func TestInPlace(t *testing.T) {
 		{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "db"}}}}}}}
 	mountedByKubelet(&o, c)
 	c.drivers = []string{plan.KubevirtCSI} // it is the service
-	if row := one(t, Run, o); row.Action != rules.Adopt || !row.Done || row.Path != o.Pool.Path+"/pvc-1" {
+	if row := one(t, Run, o); row.Action != adoptrules.Adopt || !row.Done || row.Path != o.Pool.Path+"/pvc-1" {
 		t.Errorf("%+v", row)
 	}
 	wantCSI(t, o, c, "adopted in place", strings.ReplaceAll(inPlace, "POOL", o.Pool.Path))
 	if at := plan.PathOf(c.volumes["pvc-1"]); at != o.Pool.Path+"/pvc-1" {
 		t.Errorf("its path is %q, by which the daemon compares it with the record", at)
 	}
-	if row := one(t, Run, o); row.Action != rules.Ours {
+	if row := one(t, Run, o); row.Action != adoptrules.Ours {
 		t.Errorf("%+v", row)
 	}
 	inventory, err := o.Store.List(t.Context(), o.Identity)
@@ -56,7 +56,7 @@ func TestInPlace(t *testing.T) {
 // A call that was cut off before the record is undone, too.
 func TestInPlaceCutOff(t *testing.T) {
 	o, c := servedSite(t)
-	annotate(c.volumes["pvc-1"], rules.AdoptingAnnotation, "node-a")
+	annotate(c.volumes["pvc-1"], adoptrules.AdoptingAnnotation, "node-a")
 	if row := one(t, Undo, o); !row.Done {
 		t.Errorf("%+v", row)
 	}
@@ -69,15 +69,15 @@ func TestInPlaceRefuses(t *testing.T) {
 		reason string
 		says   string
 	}{
-		"the node's service is not in its place": {func(o *Options, _ *cluster) { o.Served = nil }, rules.ReasonCSI, "asks driver kubevirt.io.hostpath-provisioner"},
+		"the node's service is not in its place": {func(o *Options, _ *cluster) { o.Served = nil }, adoptrules.ReasonCSI, "asks driver kubevirt.io.hostpath-provisioner"},
 		"the driver's pod runs": {func(_ *Options, c *cluster) {
 			c.inPods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "csi"}, Spec: corev1.PodSpec{NodeName: "node-b", Containers: []corev1.Container{{Image: "quay.io/kubevirt/hostpath-csi-driver:v1"}}}}}
-		}, rules.ReasonRunning, `pod default/csi on node "node-b"`},
+		}, adoptrules.ReasonRunning, `pod default/csi on node "node-b"`},
 		"a handle that is not its name": {func(_ *Options, c *cluster) {
 			c.volumes["pvc-1"].Name = "pvc-2"
 			c.volumes["pvc-2"] = c.volumes["pvc-1"]
 			delete(c.volumes, "pvc-1")
-		}, rules.ReasonCSI, "asks driver"},
+		}, adoptrules.ReasonCSI, "asks driver"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, api := servedSite(t)

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -26,9 +26,9 @@ func TestTwoNodes(t *testing.T) {
 		other func(*corev1.PersistentVolume)
 		says  string
 	}{
-		"it has taken it": {func(v *corev1.PersistentVolume) { annotate(v, rules.AdoptingAnnotation, "node-b") }, `"node-b" is adopting it: run adopt there again, or adopt --undo`},
+		"it has taken it": {func(v *corev1.PersistentVolume) { annotate(v, adoptrules.AdoptingAnnotation, "node-b") }, `"node-b" is adopting it: run adopt there again, or adopt --undo`},
 		"it has it": {func(v *corev1.PersistentVolume) {
-			annotate(v, plan.AdoptedAnnotation, rules.AdoptedWithout)
+			annotate(v, plan.AdoptedAnnotation, adoptrules.AdoptedWithout)
 			v.Labels = map[string]string{plan.NodeLabel: "node-b", plan.PoolLabel: "fast"}
 		}, "it is of pool fast of node node-b already"},
 	} {
@@ -62,7 +62,7 @@ func TestStaleRecord(t *testing.T) {
 	o, c := site(t)
 	must(t, o.Store.Adopt(t.Context(), o.Identity, o.record(c.volumes["pvc-1"],
 		resource.Quantity{})))
-	annotate(c.volumes["pvc-1"], plan.AdoptedAnnotation, rules.AdoptedWithout)
+	annotate(c.volumes["pvc-1"], plan.AdoptedAnnotation, adoptrules.AdoptedWithout)
 	c.volumes["pvc-1"].Labels = map[string]string{plan.NodeLabel: "node-b", plan.PoolLabel: "fast"}
 	o.DryRun = true
 	one(t, Run, o)
@@ -84,12 +84,12 @@ func TestUndoBegun(t *testing.T) {
 		o, c := site(t)
 		c.volumes["pvc-1"].Finalizers = finalizers
 		before := state(t, o, c)
-		annotate(c.volumes["pvc-1"], rules.AdoptingAnnotation, "node-b")
+		annotate(c.volumes["pvc-1"], adoptrules.AdoptingAnnotation, "node-b")
 		if rows, err := Undo(t.Context(), o); err != nil || len(rows) != 0 {
 			t.Errorf("another node's: %+v, %v", rows, err)
 		}
-		annotate(c.volumes["pvc-1"], rules.AdoptingAnnotation, "node-a")
-		if row := one(t, Undo, o); row.Action != rules.Undo || !row.Done {
+		annotate(c.volumes["pvc-1"], adoptrules.AdoptingAnnotation, "node-a")
+		if row := one(t, Undo, o); row.Action != adoptrules.Undo || !row.Done {
 			t.Errorf("%+v", row)
 		}
 		if got := state(t, o, c); strings.TrimSpace(got) != strings.TrimSpace(before) {

@@ -8,16 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
 // seen is a volume of a CSI driver whose directories are known as what it is on this host, and any
 // other as it is.
 func (o Options) seen(v *corev1.PersistentVolume) *corev1.PersistentVolume {
-	if rules.OfDriver(v, o.Driver) || rules.OfDriver(v, plan.KubevirtCSI) {
-		return rules.OfHost(v, o.Pool)
+	if adoptrules.OfDriver(v, o.Driver) || adoptrules.OfDriver(v, plan.KubevirtCSI) {
+		return adoptrules.OfHost(v, o.Pool)
 	}
 	return v
 }
@@ -28,7 +28,7 @@ func (o Options) served(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	if v.Spec.CSI == nil || !slices.Contains(o.Served, v.Spec.CSI.Driver) || v.Spec.CSI.VolumeHandle != v.Name || strings.HasPrefix(v.Name, "csi") {
 		return v
 	}
-	return rules.OfHost(v, o.Pool)
+	return adoptrules.OfHost(v, o.Pool)
 }
 
 // has reports whether the pool has the directory of a CSI driver's volume, of which only that tells
@@ -37,7 +37,7 @@ func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {
 	if v.Spec.CSI == nil {
 		return true
 	}
-	directory := rules.DirectoryOf(o.Pool, rules.OfHost(v, o.Pool))
+	directory := adoptrules.DirectoryOf(o.Pool, adoptrules.OfHost(v, o.Pool))
 	return directory != "" && o.Store.Usable(ctx, o.Identity, directory) == nil
 }
 
@@ -47,7 +47,7 @@ func (o Options) has(ctx context.Context, v *corev1.PersistentVolume) bool {
 func (o Options) entries(v *corev1.PersistentVolume) []string {
 	v = o.seen(v)
 	var all []string
-	written := rules.EntryOf(o.Pool, v)
+	written := adoptrules.EntryOf(o.Pool, v)
 	if written != "" {
 		all = append(all, written)
 	}

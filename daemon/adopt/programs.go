@@ -8,8 +8,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // lookForPrograms looks for other provisioners that run. Without the right to list pods that is not
@@ -25,7 +25,7 @@ func (s *survey) lookForPrograms(ctx context.Context) {
 	}
 	err := s.API.EachPod(ctx, "", "status.phase!=Succeeded,status.phase!=Failed", func(pod *corev1.Pod) {
 		for by := range provisioners {
-			if shown := rules.Runs(pod, by); shown != "" && s.running[by] == "" {
+			if shown := adoptrules.Runs(pod, by); shown != "" && s.running[by] == "" {
 				s.running[by] = shown
 			}
 		}
@@ -55,13 +55,13 @@ func (s *survey) lookForLeaders(ctx context.Context, provisioners map[string]boo
 	for {
 		waits := false
 		for by := range provisioners {
-			_ = s.API.EachLock(ctx, rules.LeaderLock(by), func(l *coordinationv1.Lease) {
+			_ = s.API.EachLock(ctx, adoptrules.LeaderLock(by), func(l *coordinationv1.Lease) {
 				key := by + " " + l.Namespace + " " + l.Name
 				before := held[key]
-				if before == nil && rules.Lasts(l) > 0 {
-					held[key], lasts = l, max(lasts, min(rules.Lasts(l), lockMost))
+				if before == nil && adoptrules.Lasts(l) > 0 {
+					held[key], lasts = l, max(lasts, min(adoptrules.Lasts(l), lockMost))
 				}
-				if shown := rules.Leads(before, l); shown != "" && s.running[by] == "" {
+				if shown := adoptrules.Leads(before, l); shown != "" && s.running[by] == "" {
 					s.running[by] = shown
 				}
 				waits = waits || s.running[by] == "" && held[key] != nil

@@ -9,8 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // Whether another program leads is seen by its renewals, however wrong its host's clock is. A lock
@@ -41,7 +41,7 @@ func TestLeaderByItsRenewals(t *testing.T) {
 				renewed := metav1.NewMicroTime(at)
 				return &coordinationv1.Lease{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "ns",
-						Name: rules.LeaderLock(plan.Kubevirt)},
+						Name: adoptrules.LeaderLock(plan.Kubevirt)},
 					Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed,
 						LeaseDurationSeconds: &c.lasts},
 				}

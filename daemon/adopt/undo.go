@@ -6,10 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
 // Undo undoes the adoption of volumes of other systems: those that were adopted from them, and
@@ -25,12 +25,12 @@ func Undo(ctx context.Context, o Options) ([]Row, error) {
 		return rows, err
 	}
 	for _, v := range inventory.Volumes {
-		if !rules.Undoable(o.Self, v.Provisioner) {
+		if !adoptrules.Undoable(o.Self, v.Provisioner) {
 			continue
 		}
 		row := Row{
 			Volume: v.PV, Claim: v.Namespace + "/" + v.Claim, Path: o.Pool.Path + "/" + v.Directory,
-			Provisioner: v.Provisioner, Action: rules.Undo,
+			Provisioner: v.Provisioner, Action: adoptrules.Undo,
 		}
 		if v.Replaced != "" {
 			row = o.undoReplacement(ctx, v, row)
@@ -53,12 +53,12 @@ func (o Options) undoAdoption(ctx context.Context, v record.Record, row Row) Row
 	if err != nil {
 		return row.after(err)
 	}
-	verdict := rules.ForUndo(v, pv, o.Self)
+	verdict := adoptrules.ForUndo(v, pv, o.Self)
 	row.Action, row.Message = verdict.Action, verdict.Message
-	if verdict.Action == rules.Undo {
+	if verdict.Action == adoptrules.Undo {
 		// A crash between the two leaves a record whose object has no label: the daemon keeps it,
 		// and the next call forgets it.
-		err := o.unmark(ctx, pv, rules.UndoPatch(pv))
+		err := o.unmark(ctx, pv, adoptrules.UndoPatch(pv))
 		row = o.tried(row, errors.Join(err, o.forget(ctx, v, err)))
 	}
 	return row
@@ -92,10 +92,10 @@ func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory)
 	}
 	var rows []Row
 	for _, v := range begun {
-		row := rowOf(v, rules.Verdict{Action: rules.Undo})
-		marks := rules.UndoPatch(v)
-		if rules.Held(v, o.Pool, o.Node) {
-			marks = rules.ReleasePatch(v)
+		row := rowOf(v, adoptrules.Verdict{Action: adoptrules.Undo})
+		marks := adoptrules.UndoPatch(v)
+		if adoptrules.Held(v, o.Pool, o.Node) {
+			marks = adoptrules.ReleasePatch(v)
 		}
 		rows = append(rows, o.tried(row, o.unmark(ctx, v, marks)))
 	}
@@ -105,18 +105,18 @@ func (o Options) undoUnrecorded(ctx context.Context, inventory volume.Inventory)
 // begunHere reports whether a call of this node was about to record the volume in this pool, with
 // its object as it is.
 func (o Options) begunHere(ctx context.Context, v *corev1.PersistentVolume) bool {
-	return !rules.Held(v, o.Pool, o.Node) && rules.Begun(o.seen(v), o.Pool, o.Node) && o.has(ctx, v)
+	return !adoptrules.Held(v, o.Pool, o.Node) && adoptrules.Begun(o.seen(v), o.Pool, o.Node) && o.has(ctx, v)
 }
 
 // heldHere reports whether a call of this node was about to replace a CSI driver's object whose
 // data lies in the pool. The object does not name the pool.
 func (o Options) heldHere(ctx context.Context, v *corev1.PersistentVolume) bool {
-	return v.Spec.CSI != nil && rules.Held(v, o.Pool, o.Node) && v.DeletionTimestamp == nil && o.has(ctx, v)
+	return v.Spec.CSI != nil && adoptrules.Held(v, o.Pool, o.Node) && v.DeletionTimestamp == nil && o.has(ctx, v)
 }
 
 // restoredHere reports whether an object has this node's marks and its directory in the pool has no
 // record: the API server was restored to a day before the adoption was undone.
 func (o Options) restoredHere(ctx context.Context, v *corev1.PersistentVolume) bool {
 	seen := o.seen(v)
-	return rules.Marked(o.Self, seen, o.Pool) && o.Store.Usable(ctx, o.Identity, rules.DirectoryOf(o.Pool, seen)) == nil
+	return adoptrules.Marked(o.Self, seen, o.Pool) && o.Store.Usable(ctx, o.Identity, adoptrules.DirectoryOf(o.Pool, seen)) == nil
 }

@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/unpublish"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/unpublish"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
 // undoReplacement makes the CSI driver's object again, in the place of ours, and forgets the
@@ -55,10 +55,10 @@ func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []
 		return nil, err
 	}
 	r := restoration{theirs: theirs, now: now, lost: now == nil || now.DeletionTimestamp != nil}
-	held := now != nil && rules.Held(now, o.Pool, o.Node)
-	if now != nil && !(held && r.lost) && rules.OfDriver(now, theirs.Spec.CSI.Driver) { // not replaced yet, or made again already
+	held := now != nil && adoptrules.Held(now, o.Pool, o.Node)
+	if now != nil && !(held && r.lost) && adoptrules.OfDriver(now, theirs.Spec.CSI.Driver) { // not replaced yet, or made again already
 		if held && !o.DryRun {
-			_, err = o.API.PatchVolume(ctx, now, rules.ReleasePatch(now))
+			_, err = o.API.PatchVolume(ctx, now, adoptrules.ReleasePatch(now))
 		}
 		return nil, errors.Join(err, o.forget(ctx, v, err))
 	}
@@ -69,9 +69,9 @@ func (o Options) restoreOriginal(ctx context.Context, v record.Record) (notes []
 		return nil, err
 	}
 	if o.DryRun {
-		err := o.API.CheckVolume(ctx, rules.Predecessor(theirs, now))
+		err := o.API.CheckVolume(ctx, adoptrules.Predecessor(theirs, now))
 		if err == nil && !r.lost {
-			err = o.API.CheckPatch(ctx, now, rules.HoldPatch(now, o.Pool, o.Node))
+			err = o.API.CheckPatch(ctx, now, adoptrules.HoldPatch(now, o.Pool, o.Node))
 		}
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (o Options) restorable(v record.Record, now *corev1.PersistentVolume, held 
 		return errOver
 	case now == nil, held && now.DeletionTimestamp != nil:
 		return nil
-	case !rules.Succeeds(now, o.Pool, o.Node, &v):
+	case !adoptrules.Succeeds(now, o.Pool, o.Node, &v):
 		return errNotMadeHere
 	case now.DeletionTimestamp != nil:
 		return errors.New("it is being deleted")
@@ -104,13 +104,13 @@ func (o Options) restorable(v record.Record, now *corev1.PersistentVolume, held 
 // holdReplacement keeps our object from being used, and records the original as it will be made. A
 // crash after it leaves an object that is held, with which the next call goes on.
 func (o Options) holdReplacement(ctx context.Context, v record.Record, r *restoration) (err error) {
-	if err := o.API.CheckVolume(ctx, rules.Predecessor(r.theirs, r.now)); err != nil {
+	if err := o.API.CheckVolume(ctx, adoptrules.Predecessor(r.theirs, r.now)); err != nil {
 		return err
 	}
 	if r.now, err = o.hold(ctx, r.now); err != nil {
 		return err
 	}
-	r.theirs = rules.Predecessor(r.theirs, r.now)
+	r.theirs = adoptrules.Predecessor(r.theirs, r.now)
 	if v.Replaced, err = original(r.theirs); err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (o Options) makeOriginal(ctx context.Context, v record.Record, r restoratio
 		r.theirs.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		notes = append(notes, "its claim is gone, so it was made with the policy Retain")
 	}
-	existing, err := o.API.CreateVolume(ctx, rules.Predecessor(r.theirs, nil))
-	if err == nil && existing != nil && !rules.OfDriver(existing, r.theirs.Spec.CSI.Driver) {
+	existing, err := o.API.CreateVolume(ctx, adoptrules.Predecessor(r.theirs, nil))
+	if err == nil && existing != nil && !adoptrules.OfDriver(existing, r.theirs.Spec.CSI.Driver) {
 		err = errNotMadeHere
 	}
 	return notes, errors.Join(err, o.forget(ctx, v, err))

@@ -25,11 +25,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // Marks are put on and taken off, and nothing else changes; a client that changed the object since
@@ -32,18 +32,18 @@ func TestPatchVolume(t *testing.T) {
 		return now.Status.Phase == corev1.VolumeReleased
 	})
 	pool := plan.Pool{Name: "fast"}
-	if _, err := c.PatchVolume(ctx, was, rules.AdoptedPatch(was, pool, "node-a")); err != nil {
+	if _, err := c.PatchVolume(ctx, was, adoptrules.AdoptedPatch(was, pool, "node-a")); err != nil {
 		t.Fatal(err)
 	}
 	now, err := c.GetVolume(ctx, "marked")
-	if err != nil || now.Labels[plan.NodeLabel] != "node-a" || now.Annotations[plan.AdoptedAnnotation] != rules.AdoptedWithout ||
+	if err != nil || now.Labels[plan.NodeLabel] != "node-a" || now.Annotations[plan.AdoptedAnnotation] != adoptrules.AdoptedWithout ||
 		!slices.Contains(now.Finalizers, plan.Finalizer) || !slices.Contains(now.Finalizers, others) {
 		t.Errorf("%+v, %v", now.ObjectMeta, err)
 	}
-	if _, err := c.PatchVolume(ctx, was, rules.UndoPatch(was)); !apierrors.IsConflict(err) {
+	if _, err := c.PatchVolume(ctx, was, adoptrules.UndoPatch(was)); !apierrors.IsConflict(err) {
 		t.Errorf("an object that was changed since: %v", err)
 	}
-	if _, err := c.PatchVolume(ctx, now, rules.UndoPatch(now)); err != nil {
+	if _, err := c.PatchVolume(ctx, now, adoptrules.UndoPatch(now)); err != nil {
 		t.Fatal(err)
 	}
 	back, err := c.GetVolume(ctx, "marked")
@@ -79,7 +79,7 @@ func TestEachLock(t *testing.T) {
 	if err := c.EachLock(ctx, name, func(l *coordinationv1.Lease) {
 		before, at := l.DeepCopy(), metav1.NewMicroTime(time.Unix(0, 0))
 		before.Spec.RenewTime = &at
-		got = append(got, rules.Leads(before, l))
+		got = append(got, adoptrules.Leads(before, l))
 	}); err != nil {
 		t.Fatal(err)
 	}

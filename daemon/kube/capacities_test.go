@@ -17,8 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // capacityClient is a client of a provisioner and namespace of the test's own.

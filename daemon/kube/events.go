@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 // eventWriter writes the events of a queue.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 // received is a pointer to an object that the API server sends.

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 const contents = "volumesnapshotcontents"

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 )
 
 // VolumeIndex returns the identity of the policy that labels kept volumes, and of its binding

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/storagecapacity"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/words"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 // The requests of this file are those of a person who asks why; no daemon sends them.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // measureBinder prints what kube-controller-manager itself needs, at its own limit of 20 requests a

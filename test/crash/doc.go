@@ -66,7 +66,7 @@
 // # Limits of volumes
 //
 // With -limits it kills a process that makes, removes, expands and limits volumes on a filesystem
-// that enforces project quotas, without a daemon and a cluster: the same calls of daemon/volume at
+// that enforces project quotas, without a daemon and a cluster: the same calls of daemon/disk/volume at
 // the same points, 89 of them. The kernels of few hosts do that, so test/vm runs it, on ext4 and
 // xfs. At the death no volume may be seen without its limit or with one above what is kept for it,
 // and after the recovery each has a project and a limit of its own, and nothing else has one. Seen
@@ -102,7 +102,7 @@
 // daemon is started again for that: it makes the next try after five minutes.
 //
 // How often the time of the copy's directory is set before pods stand still depends on when the
-// clock of change times ticks (daemon/volume/treecopy, watch), and the last of these calls may not
+// clock of change times ticks (daemon/disk/treecopy, watch), and the last of these calls may not
 // come again. Each of them leaves what the first leaves.
 //
 // With -points so many inline operations are tried, chosen by the seed, and one with a pause, at
@@ -114,5 +114,5 @@
 // sweep does not go on with the removal.
 //
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut
-// in daemon/volume). The status file and the log are not compared: no daemon reads them.
+// in daemon/disk/volume). The status file and the log are not compared: no daemon reads them.
 package main

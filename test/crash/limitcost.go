@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 

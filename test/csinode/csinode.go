@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/inline"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )

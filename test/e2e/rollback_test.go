@@ -93,7 +93,7 @@ func (w *environment) workers(nodes []*node) {
 //
 // A holder warns of a lease that was taken from it only while it counts on that lease, for
 // leadership.Trust after a renewal, and a control plane may take longer to start. The warning is in
-// TestLeaseOfARestoredServer (daemon/leadership).
+// TestLeaseOfARestoredServer (daemon/controllers/leadership).
 func TestSharedRestored(t *testing.T) {
 	w := ownEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})

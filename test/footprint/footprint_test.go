@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 

@@ -19,7 +19,7 @@ const (
 	// statsCalls of each volume come at once, as those of some minutes do that were not responded
 	// to.
 	statsCalls = 8
-	// mostStuck calls of each pool may wait in the kernel (daemon/csi), each with a thread; a look
+	// mostStuck calls of each pool may wait in the kernel (daemon/node/csi), each with a thread; a look
 	// at the pool takes another one.
 	mostStuck = 4 + 1
 	// ownThreads are those that a Go program may begin by itself meanwhile.

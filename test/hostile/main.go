@@ -13,9 +13,9 @@
 // policy Delete says that the data goes, the flag is a tenant's way to protect it from itself and
 // not from the owner of the storage, and a volume that a container could make undeletable would
 // fill the disk. The daemon clears the flags only below a volume that is in its trash, and of the
-// volume's own directory (daemon/volume/purger.go).
+// volume's own directory (daemon/disk/volume/purger.go).
 //
-// It does not test what package daemon/volume tests of a purge alone (TestPurgeHostile and those
+// It does not test what package daemon/disk/volume tests of a purge alone (TestPurgeHostile and those
 // after it), and it does not hang the pool (test/hang).
 package main
 

@@ -26,7 +26,7 @@ const (
 	// host.
 	base = "/media"
 
-	// locks is where daemons under test lock their pools (daemon/state, PoolLocks). It gets a tmpfs
+	// locks is where daemons under test lock their pools (daemon/host/state, PoolLocks). It gets a tmpfs
 	// too.
 	locks = "/run/hostpath-provisioner"
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"maps"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 )
 
 // standard is an invariant of a pool, as a daemon knows it.

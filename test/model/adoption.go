@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/rules"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
 // Volumes of another provisioner are adopted, and given up again, by a process beside the daemon: a
@@ -72,8 +72,8 @@ func (n note) quantity() resource.Quantity {
 func marksOf(v *corev1.PersistentVolume) marks {
 	said, adopted := v.Annotations[plan.AdoptedAnnotation]
 	return marks{
-		peer: v.Annotations[plan.ProvisionedBy] == plan.Kubevirt, adopting: v.Annotations[rules.AdoptingAnnotation] != "",
-		adopted: adopted, before: said == rules.AdoptedWith, kept: noteOf(v),
+		peer: v.Annotations[plan.ProvisionedBy] == plan.Kubevirt, adopting: v.Annotations[adoptrules.AdoptingAnnotation] != "",
+		adopted: adopted, before: said == adoptrules.AdoptedWith, kept: noteOf(v),
 	}
 }
 
@@ -83,7 +83,7 @@ func (m marks) markedOn(v *corev1.PersistentVolume) {
 		return
 	}
 	if m.adopting {
-		v.Annotations[rules.AdoptingAnnotation] = nodeName(chosen)
+		v.Annotations[adoptrules.AdoptingAnnotation] = nodeName(chosen)
 	}
 	if m.kept != noNote {
 		v.Annotations[plan.SizeAnnotation] = plan.SizeNote(v, m.kept.quantity())
@@ -92,9 +92,9 @@ func (m marks) markedOn(v *corev1.PersistentVolume) {
 	case !m.adopted:
 		maps.DeleteFunc(v.Labels, func(key, _ string) bool { return key == plan.NodeLabel || key == plan.PoolLabel })
 	case m.before:
-		v.Annotations[plan.AdoptedAnnotation] = rules.AdoptedWith
+		v.Annotations[plan.AdoptedAnnotation] = adoptrules.AdoptedWith
 	default:
-		v.Annotations[plan.AdoptedAnnotation] = rules.AdoptedWithout
+		v.Annotations[plan.AdoptedAnnotation] = adoptrules.AdoptedWithout
 	}
 }
 

@@ -3,7 +3,7 @@ package main
 import (
 	"cmp"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 )
 
 // A daemon has several workers. While one is in the middle of its work another one may do a whole
@@ -19,7 +19,7 @@ func (w *worker) secondWorker(s state, node int, visit func(move, state)) {
 	}
 	first := w.tree.place(s.daemons[node].task)
 	w.jobs(&s, node, w.view(&s, node), func(j job, what string) {
-		if j.kind == controller.WorkRecords || j.pool == sharedPool || j == first.root.job {
+		if j.kind == controllers.WorkRecords || j.pool == sharedPool || j == first.root.job {
 			return
 		}
 		after := s

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -141,7 +141,7 @@ func (c call) hostID() string {
 	return ""
 }
 
-// call makes a call of daemon/volume.
+// call makes a call of daemon/disk/volume.
 func (w *workshop) call(d *disks, p *volume.Pool, c call) result {
 	pv := ""
 	if c.cell != noCell {

@@ -1,10 +1,10 @@
 // Command model plays every order of events in a small world, breadth-first, and checks named
 // invariants in each state.
 //
-// What decides is the product: the controllers of daemon/controller with the rules of daemon/plan
+// What decides is the product: the controllers of daemon/controllers with the rules of daemon/rules/plan
 // run in it, one piece of work at a time, and each request to the API server and each call to the
 // disk is a step between which anything else may happen. The disk is the product's, too:
-// daemon/volume works on a real directory, also up to each of its steps at which a process can die.
+// daemon/disk/volume works on a real directory, also up to each of its steps at which a process can die.
 // What the model replaces is the API server (server.go), kube-controller-manager, pods and people
 // (events.go), the watches (a cache that is current or was current once), the queues (any work may
 // come at any time that the daemon is idle) and the clock.

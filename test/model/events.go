@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
 // event is something that happens beside the daemon. apply reports whether it can happen now, to

@@ -5,8 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // A volume of scope every-node has a part on each node: a directory on that node's own filesystem.
@@ -53,13 +53,13 @@ func (e *etcd) bury(cell int, retain bool) (first bool) {
 	return true
 }
 
-// WriteTombstone is part of controller.API.
+// WriteTombstone is part of controllers.API.
 func (s server) WriteTombstone(_ context.Context, t plan.Tombstone) (first bool, err error) {
 	a, err := s.ask(op{kind: writeTomb, at: numberOf(t.PV), with: object{retain: t.Data == plan.Retain}})
 	return a.yes, err
 }
 
-// ReadTombstone is part of controller.API.
+// ReadTombstone is part of controllers.API.
 func (s server) ReadTombstone(_ context.Context, pv string) (*plan.Tombstone, error) {
 	cell := numberOf(pv)
 	a, err := s.ask(op{kind: readTomb, at: cell})
@@ -140,13 +140,13 @@ func otherPodWrites(w *worker, s *state, cell int) bool {
 }
 
 // detached reports whether a daemon took its part of a volume away and remembers that.
-func detached(m controller.Memory, cell int) bool {
+func detached(m controllers.Memory, cell int) bool {
 	_, is := m.Detached["pv-"+uidOf(cell)]
 	return is
 }
 
 // longDetached is what a daemon knows of that after a while.
-func longDetached(m controller.Memory) map[string]bool {
+func longDetached(m controllers.Memory) map[string]bool {
 	long := map[string]bool{}
 	for uid := range m.Detached {
 		long[uid] = true

@@ -101,7 +101,7 @@ var calledIn = map[string]int{
 }
 
 // shownElsewhere are the calls that those states do not make, and what shows them.
-var shownElsewhere = map[string]string{"ResizeFrom": "TestResizeFrom (daemon/volume)"}
+var shownElsewhere = map[string]string{"ResizeFrom": "TestResizeFrom (daemon/disk/volume)"}
 
 // compare makes a call on a real directory, and returns how it differs from the model's.
 func (w *workshop) compare(d *disks, of asked) string {

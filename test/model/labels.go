@@ -3,7 +3,7 @@ package main
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // A daemon watches the volume objects with its node's label, or with the scope of a pool that nodes

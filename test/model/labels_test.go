@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // labelEdited edits a label as the model does, or sets it right.

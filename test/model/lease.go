@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // lease is the Lease object of the shared pool. Its term is told by its token: numbers of terms are

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -265,7 +265,7 @@ func (on *machine) find(is func(name string) bool) *waiter {
 	return on.doors.find(func(name string) bool { return is(on.modelled(name)) })
 }
 
-// concerns reports whether a system call may be part of a call of daemon/volume.
+// concerns reports whether a system call may be part of a call of daemon/disk/volume.
 func concerns(name string, c call) bool {
 	return strings.HasPrefix(name, diskCall) && (c.cell < 0 || strings.Contains(name, nameOf(c.cell)))
 }

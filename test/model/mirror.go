@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
 // Two names of claims in one pool can change places: what can follow is the same, with the names
@@ -114,7 +114,7 @@ func (w *worker) mirrorImage(id uint32) uint32 {
 func (w *worker) mirrorMemory(id uint32) uint32 {
 	return known(&w.mirrors.memories, id, func() uint32 {
 		was := w.tree.memories.value(id)
-		m := controller.Memory{Unpublished: map[string]string{}, Begun: renamedAll(was.Begun), Published: renamedAll(was.Published),
+		m := controllers.Memory{Unpublished: map[string]string{}, Begun: renamedAll(was.Begun), Published: renamedAll(was.Published),
 			Promised: mirrorPromised(was.Promised), Detached: map[string]bool{}}
 		for uid, pool := range was.Unpublished {
 			m.Unpublished[renamed.Replace(uid)] = pool

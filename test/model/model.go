@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 )
 
 // worker plays steps. Each has controllers and a directory of its own, and all share what was
@@ -48,7 +48,7 @@ func (s *state) reached() etcd {
 
 // job is a piece of work.
 type job struct {
-	kind controller.Kind
+	kind controllers.Kind
 	pool int
 	cell int // of the claim or the volume
 }
@@ -264,7 +264,7 @@ func (w *worker) bring(s *state, cell int) {
 // removes reports whether a daemon is at work on a volume object.
 func (w *worker) removes(s *state, cell int) bool {
 	for node := range s.daemons {
-		if at := w.tree.place(s.daemons[node].task); at != nil && at.root.kind == controller.WorkVolume && at.root.cell == cell {
+		if at := w.tree.place(s.daemons[node].task); at != nil && at.root.kind == controllers.WorkVolume && at.root.cell == cell {
 			return true
 		}
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 )
 
 // move is one way from a state to the next one.
@@ -96,15 +96,15 @@ func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)
 		}
 		pool := s.poolOf(cell)
 		if w.claimsWork(s, node, &view, cell) {
-			do(job{controller.WorkClaim, pool, cell}, "takes up the claim of %s")
+			do(job{controllers.WorkClaim, pool, cell}, "takes up the claim of %s")
 		}
 		on := w.part(s, node, cell)
 		v := view.volumes[cell].watched()
 		if volumesWork(v, on) || pool == everyPool && partsWork(v, on) {
-			do(job{controller.WorkVolume, pool, cell}, "takes up volume %s")
+			do(job{controllers.WorkVolume, pool, cell}, "takes up volume %s")
 		}
 		if purgesWork(on) {
-			do(job{controller.WorkPurge, pool, cell}, "takes up the purge of %s")
+			do(job{controllers.WorkPurge, pool, cell}, "takes up the purge of %s")
 		}
 	}
 	if s.snapshots && node == 0 {
@@ -112,7 +112,7 @@ func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)
 	}
 	for pool := range pools {
 		if (s.disks[storeOf(pool, node)] != 0 || s.daemons[node].room > 0) && s.has(node, pool) {
-			do(job{controller.WorkRecords, pool, -1}, recordsWords(pool))
+			do(job{controllers.WorkRecords, pool, -1}, recordsWords(pool))
 		}
 	}
 }

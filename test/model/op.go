@@ -31,7 +31,7 @@ const (
 	readTomb                   // from the API server
 	readLease                  // from the API server
 	fewVolumes                 // from the API server: those that are kept for claims
-	onDisk                     // a call of daemon/volume
+	onDisk                     // a call of daemon/disk/volume
 )
 
 // local reports whether a step asks nothing outside of the daemon: nothing else happens before it.
@@ -67,7 +67,7 @@ type op struct {
 // noCell is in the place of a cell where there is none.
 const noCell = -1
 
-// call is a call of daemon/volume.
+// call is a call of daemon/disk/volume.
 type call struct {
 	name string
 	cell int

@@ -12,18 +12,18 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/leadership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // listers are what the watches brought.
-func (p *product) listers(self plan.Self, single bool) controller.Listers {
-	return controller.Listers{Claims: claims{p, self, single}, Classes: few[*storagev1.StorageClass]{
+func (p *product) listers(self plan.Self, single bool) controllers.Listers {
+	return controllers.Listers{Claims: claims{p, self, single}, Classes: few[*storagev1.StorageClass]{
 		classNames[nodePool]: classObject(nodePool), classNames[sharedPool]: classObject(sharedPool), classNames[everyPool]: classObject(everyPool),
 	}, Volumes: volumes{p}, Nodes: few[*corev1.Node]{self.Node: nodeObject(self.Node)}}
 }
@@ -34,7 +34,7 @@ type claims struct {
 	single bool
 }
 
-// Get is part of controller.Lister. What the product's filter refuses the informer does not hold.
+// Get is part of controllers.Lister. What the product's filter refuses the informer does not hold.
 func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
 	for slot := range slots {
 		if key != namespace+"/"+slotName(slot) {
@@ -51,10 +51,10 @@ func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
 	return nil, false
 }
 
-// List is part of controller.Lister. It decides only what is looked at next.
+// List is part of controllers.Lister. It decides only what is looked at next.
 func (l claims) List() []*corev1.PersistentVolumeClaim { return nil }
 
-// Watched is part of controller.WatchedLister.
+// Watched is part of controllers.WatchedLister.
 func (l claims) Watched() bool {
 	a, _ := l.p.ask(op{kind: cachedWatched})
 	return a.yes
@@ -62,7 +62,7 @@ func (l claims) Watched() bool {
 
 type volumes struct{ p *product }
 
-// Get is part of controller.Lister.
+// Get is part of controllers.Lister.
 func (l volumes) Get(name string) (*corev1.PersistentVolume, bool) {
 	cell := numberOf(name)
 	if cell < 0 {
@@ -75,7 +75,7 @@ func (l volumes) Get(name string) (*corev1.PersistentVolume, bool) {
 	return volumeObject(cell, a.volume), true
 }
 
-// List is part of controller.Lister. It decides only what is looked at next.
+// List is part of controllers.Lister. It decides only what is looked at next.
 func (l volumes) List() []*corev1.PersistentVolume { return nil }
 
 // few is a lister of objects that never change, by name.
@@ -87,7 +87,7 @@ func (f few[T]) Watched() bool            { return true }
 
 // server is the API. What no step of this world needs is not there.
 type server struct {
-	controller.API
+	controllers.API
 	p *product
 }
 
@@ -175,7 +175,7 @@ func (s server) DeleteVolume(_ context.Context, pv *corev1.PersistentVolume) err
 	return err
 }
 
-// ClusterID is part of controller.API.
+// ClusterID is part of controllers.API.
 func (s server) ClusterID(context.Context) (string, error) {
 	if s.p.begins {
 		return clusterOf(s.p.elsewhere), nil
@@ -199,7 +199,7 @@ func (server) EventLastWritten(context.Context, corev1.ObjectReference, string, 
 }
 
 // mute hears what the product says.
-type mute struct{ controller.Metrics }
+type mute struct{ controllers.Metrics }
 
 func (mute) Event(corev1.ObjectReference, string, string, string) {}
 func (mute) Claim(string, string, time.Duration)                  {}

@@ -7,48 +7,48 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // product is the product's controllers, with ports that the model responses. One worker of the
 // model has it.
 type product struct {
-	controllers map[setting]*controller.Controller
+	controllers map[setting]*controllers.Controller
 	gate        *gate.Gate
 	tree        *tree
 
 	begins    bool // controllers learn their cluster: no work asks
 	elsewhere bool // what the running controllers know of it
-	running   *controller.Controller
+	running   *controllers.Controller
 	root      root // of the work that is played
 	self      plan.Self
 	role      role
-	responses []response        // to the first steps
-	at        int               // how many of these were given
-	asks      op                // the first step without an response
-	stopped   bool              // there was one: what the product does from there on does not count
-	memory    controller.Memory // at that step
-	played    int               // how often
+	responses []response         // to the first steps
+	at        int                // how many of these were given
+	asks      op                 // the first step without an response
+	stopped   bool               // there was one: what the product does from there on does not count
+	memory    controllers.Memory // at that step
+	played    int                // how often
 }
 
 // errStopped is returned to the product by each step that has no response yet.
 var errStopped = errors.New("the model goes on later")
 
 func newProduct(t *tree) *product {
-	return &product{gate: gate.New(poolNames[:]...), tree: t, controllers: map[setting]*controller.Controller{}}
+	return &product{gate: gate.New(poolNames[:]...), tree: t, controllers: map[setting]*controllers.Controller{}}
 }
 
 // controller is that of the daemons with these settings.
-func (p *product) controller(of setting) *controller.Controller {
+func (p *product) controller(of setting) *controllers.Controller {
 	if c := p.controllers[of]; c != nil {
 		return c
 	}
 	self := of.self()
 	p.begins, p.elsewhere = true, of.elsewhere
 	defer func() { p.begins = false }()
-	c := controller.New(controller.Options{
+	c := controllers.New(controllers.Options{
 		Self: self, Identity: holderName(self), Gate: p.gate, Log: slog.New(slog.DiscardHandler),
 		Pools: p.parts(of), Listers: p.listers(self, of.single), API: server{p: p}, Contents: contents{p}, Snapshots: snapshots{server{p: p}}, Events: mute{}, Metrics: mute{},
 		Tick: time.Hour, Deadline: time.Hour, Workers: 1,
@@ -61,9 +61,9 @@ func (p *product) controller(of setting) *controller.Controller {
 }
 
 // parts are the pools.
-func (p *product) parts(of setting) (parts []controller.PoolParts) {
+func (p *product) parts(of setting) (parts []controllers.PoolParts) {
 	for n := range pools {
-		parts = append(parts, controller.PoolParts{
+		parts = append(parts, controllers.PoolParts{
 			Pool: of.configured(n), Storage: storage{p: p, pool: uint8(n), host: of.host()}, Probe: probe{p, n, of}, Opened: opened,
 		})
 	}
@@ -108,14 +108,14 @@ func (p *product) play(t *tree, r root, responses []response) *place {
 	return n
 }
 
-func work(r root) controller.Work {
-	w := controller.Work{Kind: r.kind, Pool: poolNames[r.pool]}
+func work(r root) controllers.Work {
+	w := controllers.Work{Kind: r.kind, Pool: poolNames[r.pool]}
 	switch r.kind {
-	case controller.WorkClaim:
+	case controllers.WorkClaim:
 		w.Namespace, w.Name, w.UID = namespace, slotName(r.cell/lives), uidOf(r.cell)
-	case controller.WorkVolume, controller.WorkPurge:
+	case controllers.WorkVolume, controllers.WorkPurge:
 		w.Name = nameOf(r.cell)
-	case controller.WorkContent:
+	case controllers.WorkContent:
 		w.Name, w.UID = contentName, contentName
 	}
 	return w
@@ -164,6 +164,6 @@ func (p *product) watch(stays uint8) {
 	}
 }
 
-func (t *tree) remember(m controller.Memory) uint32 {
+func (t *tree) remember(m controllers.Memory) uint32 {
 	return t.memories.of(fmt.Sprint(m.Begun, m.Unpublished, m.Published, m.Promised, m.Detached, m.Copies), m)
 }

@@ -3,14 +3,14 @@ package main
 import (
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/ownership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // In some worlds each node's configuration has scope node or shared for the second pool, which both
 // have mounted. It changes while the node's daemon is off. Whether a gate opens is what hostcheck's
-// and daemon/ownership's rules say of the marker and of the records; who opens it writes into the
+// and daemon/controllers/ownership's rules say of the marker and of the records; who opens it writes into the
 // marker whose the pool is. A look at the marker with what is written into it is one step.
 
 // whose is what the second pool's marker says.

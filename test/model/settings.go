@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // naming is which provisioner a daemon's configuration names. The classes, and what was made by

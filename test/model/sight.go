@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // sight is a volume object that the watch brings to a daemon.
@@ -62,5 +62,5 @@ func (t *tree) stays(v object) bool {
 // later returns what a daemon knows after a while: what it made just now it made long ago.
 func (t *tree) later(memory uint32) uint32 {
 	m := t.memories.value(memory)
-	return t.remember(controller.Memory{Begun: m.Begun, Unpublished: m.Unpublished, Promised: m.Promised, Copies: m.Copies, Detached: longDetached(m)})
+	return t.remember(controllers.Memory{Begun: m.Begun, Unpublished: m.Unpublished, Promised: m.Promised, Copies: m.Copies, Detached: longDetached(m)})
 }

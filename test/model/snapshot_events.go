@@ -1,6 +1,6 @@
 package main
 
-import "github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+import "github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 
 // What people and the snapshot-controller do (external-snapshotter v8.6.0, pkg/common-controller).
 
@@ -115,9 +115,9 @@ func (s *state) restorable() bool {
 // snapshotJobs calls do with the work that a daemon has with the snapshot.
 func (w *worker) snapshotJobs(s *state, node int, view *etcd, do func(j job, what string)) {
 	if w.contentsWork(s, node, view) {
-		do(job{controller.WorkContent, nodePool, snapshotCell}, "takes up the snapshot's content")
+		do(job{controllers.WorkContent, nodePool, snapshotCell}, "takes up the snapshot's content")
 	}
 	if purgesWork(w.image(s, nodePool).snapshot) {
-		do(job{controller.WorkPurge, nodePool, snapshotCell}, "takes up the purge of the snapshot")
+		do(job{controllers.WorkPurge, nodePool, snapshotCell}, "takes up the purge of the snapshot")
 	}
 }

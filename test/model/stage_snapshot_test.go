@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 

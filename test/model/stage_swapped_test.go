@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -34,7 +34,7 @@ func (w *worker) atDisk(s *state) (is bool) {
 			is = is || w.asked(s, node).kind == onDisk
 		case d.up:
 			w.jobs(s, node, w.view(s, node), func(j job, _ string) {
-				is = is || j.kind == controller.WorkClaim || j.kind == controller.WorkPurge
+				is = is || j.kind == controllers.WorkClaim || j.kind == controllers.WorkPurge
 			})
 		}
 	}

@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )

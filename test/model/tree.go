@@ -3,7 +3,7 @@ package main
 import (
 	"sync"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 )
 
 // root is what a piece of work begins with. Equal roots and equal responses lead to the same.
@@ -36,7 +36,7 @@ type tree struct {
 	mu       sync.RWMutex
 	roots    map[root]*place
 	places   []*place // by id; that of 0 is none
-	memories interned[string, controller.Memory]
+	memories interned[string, controllers.Memory]
 	etcds    interned[etcd, etcd]
 	sights   map[sight]uint32
 	staying  map[object]bool
@@ -45,7 +45,7 @@ type tree struct {
 
 func newTree(d *disks) *tree {
 	t := &tree{roots: map[root]*place{}, sights: map[sight]uint32{}, staying: map[object]bool{}, places: []*place{nil}, disks: d}
-	t.remember(controller.Memory{})
+	t.remember(controllers.Memory{})
 	none := etcd{claims: [slots]claim{{life: lives}}} // of id 0, which is none
 	t.etcds.of(none, none)
 	return t

@@ -77,16 +77,16 @@ func TestEachPromiseIsBroken(t *testing.T) {
 
 var (
 	provenBy = regexp.MustCompile("`(Test\\w+)` \\(([\\w/]+)\\)")
-	ofRules  = regexp.MustCompile(`^(daemon/(plan|ownership|adopt/rules|leadership)|hostcheck)/`)
+	ofRules  = regexp.MustCompile(`^(daemon/(rules|controllers/(ownership|leadership))|hostcheck)/`)
 )
 
 func TestParse(t *testing.T) {
-	all, err := parse("a.txt", "# about\n\none: a promise\nf.go\n  before\n- old\n+ new\n? daemon/plan TestOne/sub\n\n\ntwo: another\ng.go\n- old\n? docs .\n")
+	all, err := parse("a.txt", "# about\n\none: a promise\nf.go\n  before\n- old\n+ new\n? daemon/rules/plan TestOne/sub\n\n\ntwo: another\ng.go\n- old\n? docs .\n")
 	if err != nil || len(all) != 2 {
 		t.Fatalf("%v, %+v", err, all)
 	}
 	m := all[0]
-	if m.Name != "one" || m.Promise != "a promise" || m.File != "f.go" || m.Source != "a.txt:3" || m.Proof != (proof{"daemon/plan", "TestOne/sub"}) {
+	if m.Name != "one" || m.Promise != "a promise" || m.File != "f.go" || m.Source != "a.txt:3" || m.Proof != (proof{"daemon/rules/plan", "TestOne/sub"}) {
 		t.Errorf("%+v", m)
 	}
 	for _, wrong := range []string{

@@ -12,8 +12,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/footprint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"

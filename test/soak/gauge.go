@@ -65,7 +65,7 @@ func grown(first, last sample) (wrong []string) {
 
 // threadsMax: Go ends no thread, and a goroutine that waits for the disk needs one. How many do at
 // once is chance, so that the number may grow after the warm-up, but not beyond those that make
-// volumes (16, the seats of daemon/controller), those that remove them (16 and 1), and what the
+// volumes (16, the seats of daemon/controllers), those that remove them (16 and 1), and what the
 // runtime and the pool's loop take.
 const threadsMax = 16 + 17 + 43
 

@@ -168,7 +168,7 @@ const goingMax = 400
 
 // reopened reports whether a log tells of a closed pool and, later, of a volume that was made in
 // it. The openings themselves are reported now and then only, where a mount comes and goes
-// (daemon/report, Changes).
+// (daemon/controllers/report, Changes).
 func reopened(log string) bool {
 	closed := strings.Index(log, " reason=PoolClosed")
 	return closed >= 0 && strings.LastIndex(log, " reason=ProvisioningSucceeded") > closed

@@ -5,7 +5,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )

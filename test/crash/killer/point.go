@@ -50,12 +50,12 @@ var VolumeName = regexp.MustCompile(`(?:pvc|snapshot)-[0-9a-f]{8}-[0-9a-f-]{27}|
 // name of a tree that is copied.
 var markerID = regexp.MustCompile(`[A-Z2-7]{26}`)
 
-// linkKey is the name of a file with several names while a tree is copied (daemon/volume/treecopy,
+// linkKey is the name of a file with several names while a tree is copied (daemon/disk/treecopy,
 // keyOf).
 var linkKey = regexp.MustCompile(`/\d+(-\d+){4,}$`)
 
 // staleNumber is the end of the name of an entry that another pass of a copy found changed
-// (daemon/volume/treecopy, Seen): it tells how many were before.
+// (daemon/disk/treecopy, Seen): it tells how many were before.
 var staleNumber = regexp.MustCompile(`(/\.stale-ID)/\d+$`)
 
 // call names what a system call is about to do, in words that are the same for every volume; "" if

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/claimindex"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 func main() { os.Exit(run(os.Args[1], os.Args[2] == "indexed")) }

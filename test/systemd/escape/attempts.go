@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
 )
 
 // pool is one that test/systemd has: /srv/fast, and what is around it.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/confine"
 )
 
 const configuration = "/etc/hostpath-provisioner/config.toml"

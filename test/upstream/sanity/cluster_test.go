@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 )
 
 const (
@@ -34,13 +34,13 @@ const (
 // to its volume and a VolumeSnapshot to its content is kube-controller-manager's and the
 // snapshot-controller's part, and done here.
 type cluster struct {
-	controller.API // what the work on one node's pool never asks for is not there
-	self           plan.Self
-	claims         map[string]*corev1.PersistentVolumeClaim // by namespace and name
-	volumes        map[string]*corev1.PersistentVolume
-	contents       map[string]*snapshotapi.Content
-	refusals       map[string]refusal // by kind and name of the object that was told
-	version        int
+	controllers.API // what the work on one node's pool never asks for is not there
+	self            plan.Self
+	claims          map[string]*corev1.PersistentVolumeClaim // by namespace and name
+	volumes         map[string]*corev1.PersistentVolume
+	contents        map[string]*snapshotapi.Content
+	refusals        map[string]refusal // by kind and name of the object that was told
+	version         int
 }
 
 // refusal is a warning event.
@@ -53,11 +53,11 @@ func newCluster(self plan.Self) *cluster {
 	}
 }
 
-func (c *cluster) listers() controller.Listers {
+func (c *cluster) listers() controllers.Listers {
 	keep := func(claim *corev1.PersistentVolumeClaim) bool {
 		return c.self.KeepClaim(claim) || c.self.KeepGrowing(claim)
 	}
-	return controller.Listers{
+	return controllers.Listers{
 		Claims: view[*corev1.PersistentVolumeClaim]{c.claims, keep}, Volumes: view[*corev1.PersistentVolume]{all: c.volumes},
 		Classes: view[*storagev1.StorageClass]{all: map[string]*storagev1.StorageClass{class: {
 			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: c.self.Provisioner,
@@ -280,7 +280,7 @@ func (c *cluster) ReleaseContent(_ context.Context, of *snapshotapi.Content) (wa
 	return err == nil, err
 }
 
-// Event is part of controller.Events.
+// Event is part of controllers.Events.
 func (c *cluster) Event(ref corev1.ObjectReference, kind, reason, message string) {
 	if kind == corev1.EventTypeWarning {
 		c.refusals[ref.Kind+"/"+ref.Name] = refusal{reason, message}

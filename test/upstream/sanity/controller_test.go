@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -30,7 +30,7 @@ type service struct {
 
 	mu      sync.Mutex
 	cluster *cluster
-	daemon  *controller.Controller
+	daemon  *controllers.Controller
 	gate    *gate.Gate
 	pool    plan.Pool
 	store   *volume.Pool
@@ -66,7 +66,7 @@ func (*service) ControllerGetCapabilities(context.Context, *spec.ControllerGetCa
 const tries = 3
 
 // do has a reconciler look at an object until it is done with it, or has refused it.
-func (s *service) do(ctx context.Context, w controller.Work, about string, done func() bool) error {
+func (s *service) do(ctx context.Context, w controllers.Work, about string, done func() bool) error {
 	delete(s.cluster.refusals, about)
 	for range tries {
 		_, err := s.daemon.Do(ctx, w)
@@ -123,8 +123,8 @@ func (s *service) CreateVolume(ctx context.Context, r *spec.CreateVolumeRequest)
 	return s.created(claim, r), nil
 }
 
-func (s *service) workOn(claim *corev1.PersistentVolumeClaim) controller.Work {
-	return controller.Work{Kind: controller.WorkClaim, Pool: s.pool.Name, Namespace: claim.Namespace, Name: claim.Name, UID: string(claim.UID)}
+func (s *service) workOn(claim *corev1.PersistentVolumeClaim) controllers.Work {
+	return controllers.Work{Kind: controllers.WorkClaim, Pool: s.pool.Name, Namespace: claim.Namespace, Name: claim.Name, UID: string(claim.UID)}
 }
 
 func (s *service) created(claim *corev1.PersistentVolumeClaim, r *spec.CreateVolumeRequest) *spec.CreateVolumeResponse {
@@ -245,7 +245,7 @@ func (s *service) DeleteVolume(ctx context.Context, r *spec.DeleteVolumeRequest)
 		return &spec.DeleteVolumeResponse{}, nil
 	}
 	s.cluster.release(pv)
-	work := controller.Work{Kind: controller.WorkVolume, Pool: s.pool.Name, Name: pv.Name}
+	work := controllers.Work{Kind: controllers.WorkVolume, Pool: s.pool.Name, Name: pv.Name}
 	if err := s.do(ctx, work, "PersistentVolume/"+pv.Name, func() bool { return s.cluster.volumes[pv.Name] == nil }); err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (s *service) DeleteVolume(ctx context.Context, r *spec.DeleteVolumeRequest)
 
 // purge empties what is in the trash. Then nothing is recorded any more.
 func (s *service) purge(ctx context.Context, name string) error {
-	return s.do(ctx, controller.Work{Kind: controller.WorkPurge, Pool: s.pool.Name, Name: name}, "Node/"+node, func() bool {
+	return s.do(ctx, controllers.Work{Kind: controllers.WorkPurge, Pool: s.pool.Name, Name: name}, "Node/"+node, func() bool {
 		_, err := s.store.Lookup(ctx, s.id, name)
 		return errors.Is(err, volume.ErrNotRecorded)
 	})
@@ -320,7 +320,7 @@ func (s *service) ValidateVolumeCapabilities(_ context.Context, r *spec.Validate
 func (s *service) GetCapacity(ctx context.Context, _ *spec.GetCapacityRequest) (*spec.GetCapacityResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.daemon.Do(ctx, controller.Work{Kind: controller.WorkRecords, Pool: s.pool.Name}); err != nil {
+	if _, err := s.daemon.Do(ctx, controllers.Work{Kind: controllers.WorkRecords, Pool: s.pool.Name}); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	room, _, counted := s.daemon.Room(s.pool.Name)

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // ControllerGetVolumeHealth is part of spec.ControllerServer.
@@ -62,7 +62,7 @@ func (s *service) health(ctx context.Context, pv *corev1.PersistentVolume) (*spe
 		health.HealthStatuses = []*spec.VolumeHealth_VolumeHealthEntry{{Status: kind, Reason: reason, Message: message}}
 		return health, nil
 	}
-	if _, err := s.daemon.Do(ctx, controller.Work{Kind: controller.WorkLook, Pool: s.pool.Name}); err != nil {
+	if _, err := s.daemon.Do(ctx, controllers.Work{Kind: controllers.WorkLook, Pool: s.pool.Name}); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	state := s.gate.State(s.pool.Name)

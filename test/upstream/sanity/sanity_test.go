@@ -26,13 +26,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/csi/target"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/gate"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/prober"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prober"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi/target"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -120,9 +120,9 @@ func newService(t *testing.T, cfg config.Config, state string) *service {
 		t.Fatal(err)
 	}
 	probe := prober.New(prober.Options{Pool: p, Node: cfg.Node, StateDir: state, Locks: unlocked{}, Store: s.store, Deadline: csi.Within})
-	s.daemon = controller.New(controller.Options{
+	s.daemon = controllers.New(controllers.Options{
 		Self: s.cluster.self, Identity: node, Gate: s.gate, Log: slog.New(slog.DiscardHandler),
-		Pools:   []controller.PoolParts{{Pool: s.pool, Storage: s.store, Probe: probe, Opened: probe.Opened, Overcommit: p.Overcommit}},
+		Pools:   []controllers.PoolParts{{Pool: s.pool, Storage: s.store, Probe: probe, Opened: probe.Opened, Overcommit: p.Overcommit}},
 		Listers: s.cluster.listers(), API: s.cluster, Events: s.cluster, Metrics: uncounted{},
 		Contents: contents(s.cluster), Snapshots: s.cluster, Tick: time.Hour, Deadline: csi.Within, Workers: 1,
 	})

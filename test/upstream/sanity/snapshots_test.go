@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controller"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 )
 
 // CreateSnapshot is part of spec.ControllerServer: a VolumeSnapshot of the name, and its content.
@@ -66,8 +66,8 @@ func (s *service) take(ctx context.Context, of *snapshotapi.Content) error {
 	return s.do(ctx, workOnContent(of), "VolumeSnapshot/"+of.Spec.SnapshotRef.Name, of.Ready)
 }
 
-func workOnContent(of *snapshotapi.Content) controller.Work {
-	return controller.Work{Kind: controller.WorkContent, Name: of.Name, UID: string(of.UID)}
+func workOnContent(of *snapshotapi.Content) controllers.Work {
+	return controllers.Work{Kind: controllers.WorkContent, Name: of.Name, UID: string(of.UID)}
 }
 
 // contentOf is the content that has this handle, nil if none has.

@@ -21,7 +21,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )
 

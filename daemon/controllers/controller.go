@@ -1,0 +1,447 @@
+package controllers
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/begun"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/binding"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/everynode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/expansion"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// PoolParts is one pool as the controllers use it.
+type PoolParts struct {
+	plan.Pool
+	Storage disk.Storage
+	// Account is what the pool has promised, also by earlier configurations; nil is a new one.
+	// Overcommit is how many times its filesystem may be promised, 0 is once.
+	Account    *capacity.Account
+	Overcommit float64
+	Label      string // the SELinux label of new volumes, "" where there is no SELinux
+	Probe      Prober
+	// Opened is called, from the pool's own goroutine, each time the pool opens with the marker
+	// that was found there, before any work is done in it.
+	Opened func(marker hostcheck.Marker) error
+}
+
+// Options are the controllers'. All fields are needed.
+type Options struct {
+	plan.Self
+	Identity string // of this daemon as the holder of leases: one for the host's time since it started
+	Host     ownership.Host
+	// BoundNode is the Node that the token is bound to, "" for none. It may be nil.
+	BoundNode func() string
+	// Holder returns which other host works under the node's name, "" if none does. It may be nil.
+	Holder  func() string
+	Pools   []PoolParts
+	Listers Listers
+	API     API
+	Events  Events
+	// Published may be nil: no claim is told that it fits on no node then.
+	Published Published
+	// Contents and Snapshots are nil where no pool takes snapshots.
+	Contents  WatchedLister[*snapshotapi.Content]
+	Snapshots Snapshots
+	// Inline finds out which inline volumes pods have.
+	Inline InlineHost
+	// Pauser is nil where no pool's pods are paused.
+	Pauser  Pauser
+	Metrics Metrics
+	Gate    *gate.Gate
+	Mounts  <-chan struct{} // something changed in the mount table
+	Log     *slog.Logger
+	// Tick is how often each pool is looked at without a mount event; Deadline is how long it may
+	// take to respond. Both must be positive.
+	Tick, Deadline time.Duration
+	// Workers is how many claims of one pool are worked on at once.
+	Workers int
+}
+
+// Controller runs the loops. Feed it through ClaimChanged, VolumeChanged and ClassChanged.
+type Controller struct {
+	Options
+	workers  map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
+	inFlight inFlight
+	copies   copies
+	contents queue // nil without Options.Contents
+	sources  sources
+	begun    begun.Set
+	said     report.Dedup
+	refusals *report.Refusals
+	limiter  report.Limiter
+	nodes    nodeCount
+	classes  classOwners
+	driver   driver
+	kept     *keptVolumes
+	stagger  stagger
+	binding  *binding.Warner
+	expander *expansion.Expander
+	pools    []plan.Pool // that are configured here
+	cluster  *ownership.Cluster
+	unplaced chan struct{} // a claim that has no node came or changed
+}
+
+// poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to
+// no configured pool.
+type poolWorker struct {
+	PoolParts
+	claims    queue
+	volumes   queue
+	purges    queue
+	disk      *disk.Pool
+	owner     *ownership.Pool
+	everyNode *everynode.Directory
+	elector   *leadership.Elector // nil for a pool that is this node's alone
+	copying   turns               // of the copies of volumes
+	kick      chan struct{}       // look at the pool now
+	recheck   chan struct{}       // go through its records
+	sweep     chan struct{}       // remove the inline volumes that no pod has
+	inline    sync.Mutex          // held while one is made, or taken out of the pool
+	outage    outage
+	spent     spent
+	tally     tally
+	takes     atomic.Pointer[usage.Pool] // as last measured; nil: not known
+	// Used by the pool's loop alone: what the log and the node were told last, and how often it
+	// changed since.
+	reported gate.State
+	last     gate.State // as it was told, at the look before
+	changes  report.Changes
+	// When the pool's loop last turned, and a worker of each queue was last done with an item.
+	turned, claimed, looked progress
+}
+
+// item is a unit of work: a claim by namespace, name and UID, or a volume by name.
+type item struct{ namespace, name, uid string }
+
+type queue = workqueue.TypedRateLimitingInterface[item]
+
+// New makes the controllers; nothing runs before Run.
+func New(o Options) *Controller {
+	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2},
+		kept: newKeptVolumes(), unplaced: make(chan struct{}, 1)}
+	if o.Contents != nil {
+		c.contents = newQueue()
+	}
+	c.binding = binding.New(binding.Options{
+		API: o.API, Events: o.Events, Log: o.Log, Allow: c.mayWarn,
+		Classes: func() []*storagev1.StorageClass { return c.Listers.Classes.List() },
+		Volumes: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
+		Nodes:   func(ctx context.Context) int { return c.nodeCount(ctx, bindingNodes) },
+	})
+	c.refusals = c.newRefusals()
+	c.cluster = c.newCluster()
+	c.expander = c.newExpander()
+	for _, p := range o.Pools {
+		c.pools = append(c.pools, p.Pool)
+	}
+	for _, p := range append([]PoolParts{{}}, o.Pools...) {
+		kick := make(chan struct{}, 1)
+		c.workers[p.Name] = &poolWorker{
+			PoolParts: p, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
+			kick: kick, recheck: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
+		}
+		c.workers[p.Name].disk = openDisk(o, c.workers[p.Name])
+		c.workers[p.Name].owner = c.newOwner(c.workers[p.Name])
+		c.workers[p.Name].everyNode = c.newDirectory(c.workers[p.Name])
+		if p.Scope == plan.ScopeShared {
+			c.workers[p.Name].elector = c.newElector(c.workers[p.Name])
+		}
+	}
+	return c
+}
+
+func openDisk(o Options, w *poolWorker) *disk.Pool {
+	return disk.New(disk.Options{
+		Name: w.Name, Gate: o.Gate, Storage: w.Storage, Label: w.Label,
+		Look: func() { signal(w.kick) }, Slow: o.Deadline / 4,
+		Account: w.Account, Overcommit: w.Overcommit, Recount: func() { signal(w.recheck) },
+	})
+}
+
+func newQueue() queue {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](100*time.Millisecond, 30*time.Second))
+}
+
+// bindingNodes is how old the number of nodes may be by which pods are looked at again.
+const bindingNodes = 10 * time.Minute
+
+// grace is how long Run waits for work under way when its context ends. A worker that hangs in the
+// kernel is left behind: every step can be repeated by the next process.
+const grace = 3 * time.Second
+
+// Run works until ctx ends. checked is closed when every pool was looked at once; work on volumes
+// and claims begins when started is closed, that is when the watches are complete.
+func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <-chan struct{}) {
+	var all, first sync.WaitGroup
+	for name, w := range c.workers {
+		if name == "" {
+			continue
+		}
+		first.Add(1)
+		all.Go(func() { c.watchPool(ctx, w, first.Done) })
+		if w.OfOneNode() {
+			all.Go(func() { c.keepInline(ctx, w) })
+		}
+	}
+	go func() { first.Wait(); close(checked) }()
+	all.Go(func() { c.fanOut(ctx) })
+	select {
+	case <-started:
+		for _, w := range c.workers {
+			c.startWorkers(ctx, w, &all)
+		}
+		if c.Contents != nil {
+			for range contentWorkers {
+				all.Go(func() { work(ctx, c.contents, func(i item) (time.Duration, error) { return c.content(ctx, i) }) })
+			}
+		}
+		all.Go(func() { c.binding.Run(ctx) })
+		if c.Published != nil {
+			all.Go(func() { c.explain(ctx) })
+		}
+		<-ctx.Done()
+	case <-ctx.Done():
+		c.binding.Run(ctx) // to end what it has begun
+	}
+	if c.contents != nil {
+		c.contents.ShutDown()
+	}
+	for _, w := range c.workers {
+		w.claims.ShutDown()
+		w.volumes.ShutDown()
+		w.purges.ShutDown()
+	}
+	waitFor(&all, grace)
+	c.finishLetGo(ctx)
+	for _, w := range c.workers {
+		w.elector.Resign()
+	}
+}
+
+// removers is how many volumes of a pool are taken away at once, up to the purge: they wait for the
+// API.
+const removers = 16
+
+func (c *Controller) startWorkers(ctx context.Context, w *poolWorker, all *sync.WaitGroup) {
+	for range c.Workers {
+		all.Go(func() {
+			work(ctx, w.claims, w.claimed.tracked(func(i item) (time.Duration, error) { return c.claim(ctx, w, i) }))
+		})
+	}
+	for range removers {
+		all.Go(func() {
+			work(ctx, w.volumes, w.looked.tracked(func(i item) (time.Duration, error) { return c.volume(ctx, w, i.name) }))
+		})
+	}
+	if w.Name == "" {
+		return
+	}
+	all.Go(func() { work(ctx, w.purges, func(i item) (time.Duration, error) { return c.purge(ctx, w, i.name) }) })
+	all.Go(func() { c.keepRecords(ctx, w) })
+	if w.Quota == plan.QuotaProject {
+		all.Go(func() { c.measure(ctx, w) })
+	}
+	if w.elector != nil {
+		all.Go(func() { w.elector.Run(ctx) })
+	}
+}
+
+// work takes items until the queue shuts down.
+func work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
+	for takeOne(ctx, q, do) {
+	}
+}
+
+// takeOne waits for an item and does it, false if the queue shuts down or ctx has ended. An error
+// means later, with a growing delay; a duration means at that time.
+func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error)) bool {
+	i, down := q.Get()
+	if down || ctx.Err() != nil {
+		return false
+	}
+	after, err := do(i)
+	switch {
+	case err != nil:
+		q.AddRateLimited(i)
+	case after > 0:
+		q.Forget(i)
+		q.AddAfter(i, after)
+	default:
+		q.Forget(i)
+	}
+	q.Done(i)
+	return true
+}
+
+// ClaimChanged is called with each kept claim that came, changed or went (now is nil).
+func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
+	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
+		signal(c.unplaced)
+		return // unplaced.go has it
+	}
+	if now != nil {
+		c.inFlight.seen(string(now.UID))
+		c.workers[c.poolNameOf(now)].claims.Add(claimItem(now))
+		return
+	}
+	// Bound, deleted, or given to another node: what was begun for it is finished or undone.
+	c.workers[c.poolNameOf(was)].claims.Add(claimItem(was))
+}
+
+// givenUpAfter is how long after an adopted volume's object its record may go.
+const givenUpAfter = 5 * time.Second
+
+// VolumeChanged is called with each volume of this node that came, changed or went (now is nil).
+func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
+	v := now
+	if now != nil {
+		c.requeueGrowing(now)
+		c.staysAfterAll(was, now)
+		c.notAsRecorded(was, now)
+	}
+	if now == nil {
+		c.said.Forget(string(was.UID))
+		if w := c.workers[was.Labels[plan.PoolLabel]]; w != nil {
+			if slices.Contains(was.Finalizers, plan.Finalizer) {
+				signal(w.recheck) // it did not go by our hand: its record says what is left
+			}
+			if plan.Adopted(was) { // when it is given up, its record goes last
+				time.AfterFunc(givenUpAfter, func() { signal(w.recheck) })
+			}
+		}
+		c.workerOf(was).everyNode.Forget(was)
+		v = was
+	}
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was != nil && now != nil &&
+		was.Annotations[plan.SizeAnnotation] != now.Annotations[plan.SizeAnnotation] {
+		signal(w.recheck) // adopt noted another size
+	}
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was == nil && plan.Older(v) {
+		if plan.Adopted(v) {
+			// another process recorded it: counted before the next volume is made
+			w.Account.Forget()
+		}
+		signal(w.recheck) // a restored server may have it back, or people made it for an orphaned directory
+	}
+	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
+	// One that has a directory on each node concerns this one as long as it is there, and when it
+	// goes.
+	looks := now == nil && keeps(was) || now != nil && needsLook(now)
+	if !plan.OnEveryNode(v) && !looks && !stays {
+		return
+	}
+	c.workerOf(v).volumes.Add(item{name: v.Name})
+}
+
+// needsLook reports whether a volume needs work, or something is to be said of it.
+func needsLook(v *corev1.PersistentVolume) bool {
+	return plan.NeedsWork(v) || plan.Unattributed(v) || plan.MisHeld(v)
+}
+
+// keeps reports whether the record of a volume whose object went is to learn that it is retained.
+func keeps(v *corev1.PersistentVolume) bool {
+	return v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
+}
+
+// workerOf is the worker of a volume's pool, and that of "" if the pool is not configured any more.
+func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil {
+		return w
+	}
+	return c.workers[""]
+}
+
+// ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
+func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) { c.requeueClaims("") }
+
+// NodeChanged looks again at every claim when this node appears or its labels change, and at every
+// pool when it appears or goes.
+func (c *Controller) NodeChanged(was, now *corev1.Node) {
+	if was == nil || now == nil || ownership.HostOf(was) != ownership.HostOf(now) {
+		c.Look()
+	}
+	if was == nil || now == nil || was.Labels[plan.HostnameLabel] != now.Labels[plan.HostnameLabel] {
+		c.requeueClaims("")
+		for _, w := range c.workers {
+			signal(w.recheck)
+		}
+	}
+}
+
+// APIRecovered is called when the API server responds again. What failed meanwhile does not wait
+// for its pause to end, which has grown to half a minute after an hour.
+func (c *Controller) APIRecovered() {
+	c.requeueClaims("")
+	c.requeueContents()
+	for _, w := range c.workers {
+		c.requeueVolumes(w)
+		signal(w.recheck)
+	}
+}
+
+func (c *Controller) requeueClaims(pool string) {
+	for _, claim := range c.Listers.Claims.List() {
+		if p := c.poolNameOf(claim); (pool == "" || p == pool) && !plan.Unasked(claim) {
+			c.workers[p].claims.Add(claimItem(claim))
+		}
+	}
+}
+
+// requeueVolumes looks again at the volumes of a pool that wait to be removed, and at those that
+// should have a directory on each node.
+func (c *Controller) requeueVolumes(w *poolWorker) {
+	for _, v := range c.Listers.Volumes.List() {
+		if v.Labels[plan.PoolLabel] == w.Name && (needsLook(v) || plan.OnEveryNode(v)) {
+			w.volumes.Add(item{name: v.Name})
+		}
+	}
+}
+
+// poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none. Of one
+// that has its volume it is the volume's: the class may have been changed since.
+func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
+	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
+		return c.workerOf(v).Name
+	}
+	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
+	if !known {
+		return ""
+	}
+	pool, refusal := c.Resolve(class, c.pools)
+	if refusal != nil {
+		return ""
+	}
+	return pool.Name
+}
+
+func claimItem(c *corev1.PersistentVolumeClaim) item {
+	return item{namespace: c.Namespace, name: c.Name, uid: string(c.UID)}
+}
+
+func waitFor(all *sync.WaitGroup, limit time.Duration) {
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	}
+}

@@ -1,0 +1,423 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
+)
+
+// copies are the clones, restores and snapshots that this process makes, by the UID of their claims
+// and contents. A copy takes as long as there are files, so no worker waits for it: it goes on
+// beside them, one in each pool, and its object comes to a worker again when it ends.
+type copies struct {
+	mu    sync.Mutex
+	all   map[string]*oneCopy
+	going sync.WaitGroup // the copies that have not ended
+}
+
+type oneCopy struct {
+	cancel context.CancelFunc
+	ended  bool
+	err    error
+	until  time.Time // no other try begins before, of a copy that failed and would write everything again
+	copied treecopy.Copied
+	paused *Paused // nil if no pod was stopped for it
+}
+
+// begin notes a copy that begins; one that there is already is returned, also one that failed and
+// is left alone for a while: whatever is written to its object meanwhile, a copy costs the disk as
+// much as there is data.
+func (c *copies) begin(uid string, cancel context.CancelFunc) (known *oneCopy, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.all[uid]; known.stands() {
+		return known, false
+	}
+	if c.all == nil {
+		c.all = map[string]*oneCopy{}
+	}
+	c.all[uid] = &oneCopy{cancel: cancel}
+	return c.all[uid], true
+}
+
+// end notes how a copy ended.
+func (c *copies) end(o *oneCopy, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o.ended, o.err = true, err
+	if writesAgain(err) {
+		o.until = time.Now().Add(copyAgain)
+	}
+}
+
+// result returns how a copy ended, and forgets one that failed and may be tried at once; ended is
+// false while it goes on.
+func (c *copies) result(uid string, o *oneCopy) (ended bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.ended && o.err != nil && o.until.IsZero() {
+		delete(c.all, uid)
+	}
+	return o.ended, o.err
+}
+
+// known reports whether a copy goes on, or has ended and was not looked at since, or is left alone
+// for a while.
+func (c *copies) known(uid string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[uid].stands()
+}
+
+// stands reports whether no other try begins.
+func (o *oneCopy) stands() bool {
+	return o != nil && (o.until.IsZero() || time.Now().Before(o.until))
+}
+
+// cancel ends the copy for a claim, if there is one, and forgets it.
+func (c *copies) cancel(uid string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[uid]; o != nil {
+		o.cancel()
+		delete(c.all, uid)
+	}
+}
+
+// takeNotes returns what the event about a copy says besides, how it was made and what it lacks,
+// and forgets the copy.
+func (c *copies) takeNotes(f plan.ClaimFacts) string {
+	text := ""
+	switch {
+	case plan.IsRestore(f.Claim):
+		text = ", made from snapshot " + words.Name(plan.SourceOfCopy(f.Claim))
+	case plan.IsClone(f.Claim):
+		text = ", copied from claim " + words.Name(plan.SourceOfCopy(f.Claim)) + c.moments(string(f.Claim.UID))
+	default:
+		return ""
+	}
+	return text + c.takeLacking(string(f.Claim.UID))
+}
+
+// moments returns of which moments the files of a clone are.
+func (c *copies) moments(uid string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[uid]; o != nil && o.copied.Atomic {
+		return atOnce
+	}
+	return " one file after another: what wrote to it meanwhile may be in some files and not in others"
+}
+
+// pauses has the pods of a volume stand still, for volume.Spec.Pause.
+func (c *Controller) pauses(uid, pool, volume string) func(context.Context) (context.Context, func() error, error) {
+	return func(ctx context.Context) (context.Context, func() error, error) {
+		paused, end, err := c.Pauser.Pause(ctx, pool, volume)
+		return paused, func() error {
+			took, err := end()
+			c.copies.pausedFor(uid, took)
+			return err
+		}, err
+	}
+}
+
+// pausedFor notes that pods stood still for a copy.
+func (c *copies) pausedFor(uid string, p Paused) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[uid]; o != nil {
+		o.paused = &p
+	}
+}
+
+// howMade returns how a snapshot's copy was made, "" if this process did not make it.
+func (c *copies) howMade(uid string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch o := c.all[uid]; {
+	case o == nil:
+		return ""
+	case o.paused == nil:
+		return oneByOne
+	default:
+		return fmt.Sprintf(", all files of one moment: for %s nothing ran in the pods that have the volume mounted (%d)", o.paused.For.Round(time.Millisecond/10), o.paused.Pods)
+	}
+}
+
+// takeLacking returns what a copy lacks, and forgets the copy.
+func (c *copies) takeLacking(uid string) (text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o := c.all[uid]; o != nil {
+		text = lacking(o.copied)
+		delete(c.all, uid)
+	}
+	return text
+}
+
+// lacking is what a copy lacks, "" if nothing.
+func lacking(c treecopy.Copied) string {
+	var all []string
+	for _, of := range []struct {
+		n    int
+		what string
+	}{
+		{c.Sockets, "sockets"}, {c.Devices, "devices"}, {c.Mounts, "places where something is mounted"}, {c.Gone, "entries that were removed meanwhile"},
+		{c.Subvolumes, "subvolumes that were made in it"}, {c.Lost, "set-id bits, owners of links, or attributes that the daemon may not set"}, {c.Changed, "files were written to while they were copied"},
+	} {
+		if of.n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", of.n, of.what))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "; not as in the source: " + strings.Join(all, ", ")
+}
+
+// cloned reports whether the copy for a claim is whole in the pool. If not, it begins, or goes on,
+// or has failed.
+func (c *Controller) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
+	again := claimItem(f.Claim)
+	whole, err := c.copied(ctx, w, again.uid, made, func() { w.claims.Add(again) })
+	if err != nil {
+		after, err := c.copyFailed(ctx, w, f, made.PV, err)
+		return false, after, err
+	}
+	return whole, 0, nil
+}
+
+// copied reports whether the copy for the object with this UID is whole in the pool. If not, it
+// begins, or goes on, or has failed. again is called when it ends.
+func (c *Controller) copied(ctx context.Context, w *poolWorker, uid string, made volume.Spec, again func()) (bool, error) {
+	running, cancel := context.WithCancel(ctx)
+	o, first := c.copies.begin(uid, cancel)
+	if !first {
+		cancel()
+		return c.copies.result(uid, o)
+	}
+	made.Copied = func(copied treecopy.Copied) { o.copied = copied }
+	c.copies.going.Go(func() {
+		defer cancel()
+		err := c.copy(running, w, made)
+		c.copies.end(o, err)
+		if err != nil && !errors.Is(err, context.Canceled) { // its object may be refused by now, and not come to copyFailed
+			w.purges.Add(item{name: made.PV})
+		}
+		again()
+	})
+	return false, nil
+}
+
+// copy makes one copy, when the pool makes no other one.
+func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) error {
+	if err := w.copying.take(ctx, made.Namespace); err != nil {
+		return err
+	}
+	defer w.copying.give()
+	h, ok := w.disk.Open(ctx)
+	if !ok || !h.State.Open() {
+		return volume.ErrDirectoryReplaced
+	}
+	if err := snapshotFits(w, h, made); err != nil {
+		return err
+	}
+	source, err := lookupSource(h, made.Origin)
+	switch {
+	case err != nil:
+		return err
+	case source == nil:
+		return fmt.Errorf("volume %s: %w", made.Origin.Name, volume.ErrSource)
+	}
+	made.Origin.UID = source.ClaimUID // of an adopted or retained volume that is not the present claim's
+	c.Log.Info("copying volume "+made.Origin.Name, "volume", made.PV, "pool", w.Name, "claim", made.Namespace+"/"+made.Claim)
+	began := time.Now()
+	if err := h.Create(made); err != nil {
+		return err
+	}
+	c.Log.Info(fmt.Sprintf("copied volume %s in %s", made.Origin.Name, time.Since(began).Round(time.Millisecond)), "volume", made.PV, "pool", w.Name)
+	return nil
+}
+
+// errSnapshotSpace: plan.ForContent has more to say about it, when it is asked next.
+var errSnapshotSpace = errors.New("the snapshots of the namespace are promised what they may be together (snapshots_per_namespace)")
+
+// snapshotFits looks once more, when the copy has its turn, whether a snapshot fits beside its
+// namespace's others: these may have been made while it waited.
+func snapshotFits(w *poolWorker, h disk.Handle, made volume.Spec) error {
+	if made.Kind != record.Snapshot || w.SnapshotSpace == 0 {
+		return nil
+	}
+	records, err := h.Records()
+	if err != nil {
+		return err
+	}
+	taken := plan.SnapshotsOf(made.Namespace, made.PV, records)
+	if size := made.Reserved(); taken > w.SnapshotSpace || size > w.SnapshotSpace-taken {
+		return errSnapshotSpace
+	}
+	return nil
+}
+
+func lookupSource(h disk.Handle, of record.Origin) (*record.Record, error) {
+	if of.Kind == record.Snapshot {
+		return h.LookupSnapshot(of.Name)
+	}
+	return h.Lookup(of.Name)
+}
+
+// copyFailed: what is left of a copy is in the trash, and is made anew once it is gone from there.
+func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, pv string, err error) (time.Duration, error) {
+	w.purges.Add(item{name: pv})
+	if errors.Is(err, volume.ErrPlace) || errors.Is(err, context.Canceled) {
+		return lag, nil // an earlier try is still there
+	}
+	if full := new(capacity.FullError); errors.As(err, &full) {
+		return c.spaceTaken(ctx, f, full.Room)
+	}
+	after, failed := c.createFailed(ctx, w, f, err)
+	if writesAgain(failed) {
+		return copyAgain, nil
+	}
+	return after, failed
+}
+
+// writesAgain reports whether another try of a copy that failed would write everything again, and
+// most likely fail again.
+func writesAgain(err error) bool {
+	return slices.ContainsFunc([]error{treecopy.ErrLimit, treecopy.ErrNoReflink, volume.ErrPause, treecopy.ErrWritten, subvolume.ErrNone, syscall.ENOSPC, syscall.EDQUOT}, func(tooMuch error) bool { return errors.Is(err, tooMuch) })
+}
+
+// copyAgain is how long a copy is left alone that does not fit, that this filesystem cannot make,
+// or whose pods could not be paused.
+const copyAgain = 5 * time.Minute
+
+// sourceFacts reads the claim that a clone is made of, and its volume, or looks for the snapshot.
+func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SourceFacts, error) {
+	if plan.IsRestore(f.Claim) {
+		taken, err := c.snapshotFacts(ctx, f)
+		return &plan.SourceFacts{Taken: taken}, err
+	}
+	claim, err := c.sources.read(ctx, c.API, f.Claim.Namespace, plan.SourceOfCopy(f.Claim))
+	if err != nil || claim == nil || claim.Spec.VolumeName == "" {
+		return &plan.SourceFacts{Claim: claim}, err
+	}
+	from := &plan.SourceFacts{Claim: claim}
+	if from.Volume, from.Asked = c.Listers.Volumes.Get(claim.Spec.VolumeName); from.Asked || !plan.SourceVolumeMatters(f) {
+		return from, nil
+	}
+	from.Volume, err = c.API.GetVolume(ctx, claim.Spec.VolumeName)
+	from.Asked = err == nil
+	return from, err
+}
+
+// snapshotFacts looks for the snapshot that a claim is to be made from. The VolumeSnapshot is asked
+// for where this node has a snapshot for one of its name, and where it is this node's to say what
+// is wrong.
+func (c *Controller) snapshotFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SnapshotFacts, error) {
+	s := &plan.SnapshotFacts{}
+	namespace, name := f.Claim.Namespace, plan.SourceOfCopy(f.Claim)
+	for _, one := range c.Contents.List() {
+		if s.Record == nil && one.Spec.SnapshotRef.Namespace == namespace && one.Spec.SnapshotRef.Name == name {
+			c.lookForSnapshot(ctx, s, one)
+		}
+	}
+	if s.Record == nil && !plan.SourceVolumeMatters(f) {
+		return s, nil
+	}
+	var err error
+	if s.Snapshot, err = c.Snapshots.GetSnapshot(ctx, namespace, name); err != nil {
+		return s, err
+	}
+	s.Asked = true
+	if bound, is := c.boundContent(s.Snapshot); is && bound != s.Content {
+		c.lookForSnapshot(ctx, s, bound)
+	}
+	return s, nil
+}
+
+// boundContent is the content of a VolumeSnapshot, if it is one of the daemon's driver.
+func (c *Controller) boundContent(of *snapshotapi.Snapshot) (*snapshotapi.Content, bool) {
+	if of == nil || of.Status == nil || of.Status.BoundContent == nil {
+		return nil, false
+	}
+	return c.Contents.Get(*of.Status.BoundContent)
+}
+
+// lookForSnapshot looks for a content's snapshot in this node's pools.
+func (c *Controller) lookForSnapshot(ctx context.Context, s *plan.SnapshotFacts, of *snapshotapi.Content) {
+	s.Content, s.Record, s.Pool, s.Source = of, nil, "", false
+	s.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
+		s.Record, err = h.LookupSnapshot(of.Handle())
+		if s.Record != nil {
+			s.Pool = w.Name
+		} else if volume := of.Spec.Source.VolumeHandle; err == nil && volume != nil && of.Ready() {
+			from, _ := h.Lookup(*volume)
+			s.Source = s.Source || from != nil && from.Place == record.InPool
+		}
+		return s.Record != nil, err
+	})
+}
+
+// origin is what a copy is made of.
+func origin(f plan.ClaimFacts) record.Origin {
+	switch {
+	case f.From == nil:
+	case f.From.Taken != nil && f.From.Taken.Record != nil:
+		return record.Origin{Kind: record.Snapshot, Name: f.From.Taken.Record.PV, UID: f.From.Taken.Record.ClaimUID}
+	case f.From.Volume != nil:
+		return record.Origin{Name: f.From.Volume.Name, UID: string(f.From.Claim.UID)}
+	}
+	return record.Origin{}
+}
+
+// fully reports whether the copy for a claim has its data copied, and does not share it with its
+// source.
+func fully(f plan.ClaimFacts) bool {
+	if plan.IsRestore(f.Claim) {
+		return f.Pool.Snapshots == plan.SnapshotsCopy
+	}
+	return f.Pool.Clones == plan.ClonesCopy
+}
+
+// ended returns the copies that ended, by the UID of their claims: nil for one that is whole.
+func (c *copies) ended() map[string]error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]error{}
+	for uid, o := range c.all {
+		if o.ended {
+			all[uid] = o.err
+		}
+	}
+	return all
+}
+
+// remember puts these in the place of the copies that ended.
+func (c *copies) remember(ended map[string]error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(_ string, o *oneCopy) bool { return o.ended })
+	if c.all == nil {
+		c.all = map[string]*oneCopy{}
+	}
+	for uid, err := range ended {
+		c.all[uid] = &oneCopy{cancel: func() {}, ended: true, err: err}
+	}
+}

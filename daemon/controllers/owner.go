@@ -1,0 +1,76 @@
+package controllers
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+)
+
+func (c *Controller) newCluster() *ownership.Cluster {
+	return ownership.NewCluster(ownership.ClusterOptions{
+		API: identity{c.API, c}, Changed: c.Look, Log: c.Log,
+		Watched: func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
+	})
+}
+
+// identity is the API as far as it says which cluster it serves.
+type identity struct {
+	API
+	c *Controller
+}
+
+// ClusterID is part of ownership.ClusterOptions.
+func (i identity) ClusterID(ctx context.Context) (string, error) {
+	id, err := i.API.ClusterID(ctx)
+	i.c.NodeRequest("the cluster's ID", err)
+	return id, err
+}
+
+func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
+	return ownership.New(ownership.Options{
+		Pool: w.Pool, Node: c.Node, Cluster: c.cluster, Disk: w.disk, Deadline: c.Deadline, Log: c.Log,
+		NodeKnown: func() bool { _, known := c.Listers.Nodes.Get(c.Node); return known },
+		Host:      c.Host,
+		BoundNode: func() string {
+			if c.BoundNode == nil {
+				return ""
+			}
+			return c.BoundNode()
+		},
+		Holder: func() string {
+			if c.Holder == nil {
+				return ""
+			}
+			return c.Holder()
+		},
+		Reported: func() ownership.Host {
+			node, _ := c.Listers.Nodes.Get(c.Node)
+			if node == nil {
+				return ownership.Host{}
+			}
+			return ownership.HostOf(node)
+		},
+		Look:    func() { signal(w.kick) },
+		Objects: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
+	})
+}
+
+// Cluster is the cluster's ID, "" as long as it is not known.
+func (c *Controller) Cluster() string { return c.cluster.ID() }
+
+// Identify asks the API server which cluster it serves, and has each pool checked with that
+// knowledge. It reports whether both was done before ctx ended. No work may be done before.
+func (c *Controller) Identify(ctx context.Context) bool {
+	if !c.cluster.Identify(ctx) {
+		return false
+	}
+	c.Look()
+	for name, w := range c.workers {
+		if name != "" && !w.owner.AwaitChecked(ctx) {
+			return false
+		}
+	}
+	return true
+}

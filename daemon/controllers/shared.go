@@ -1,0 +1,105 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+)
+
+// newElector makes the elector of a shared pool.
+func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
+	return leadership.New(leadership.Options{
+		Pool: w.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, w},
+		Events: c.Events, Log: c.Log, Clock: leadership.BootTime,
+		Requested: func(err error) { c.NodeRequest("the lease of pool "+w.Name, err) },
+		Resumed: func() {
+			w.disk.Account.Forget() // other daemons made and removed volumes meanwhile
+			signal(w.recheck)
+			// Once more when a call of the leader before, which was paused in it, has certainly
+			// ended: a directory that it made for a claim that went meanwhile is known to no other
+			// process.
+			time.AfterFunc(recheckAgain, func() { signal(w.recheck) })
+			c.requeueVolumes(w)
+			c.requeueClaims(w.Name)
+		},
+	})
+}
+
+// LeaseChanged is called with each lease that the watch brings, and with nil for one that was
+// deleted.
+func (c *Controller) LeaseChanged(name string, lease *leadership.Lease) {
+	for _, w := range c.workers {
+		w.elector.Changed(name, lease)
+	}
+}
+
+// Leader is the identity of the daemon that works in a shared pool: "" where there is none, and for
+// other pools.
+func (c *Controller) Leader(pool string) string {
+	if w := c.workers[pool]; w != nil {
+		return w.elector.Leader()
+	}
+	return ""
+}
+
+// mayPutBack returns nil if the volume of a claim that is to be made is to be put back, which was
+// removed before. The API server was restored to a day before it was made; or this daemon was
+// paused after it decided to make it, and another one made it, and removes it because the claim is
+// gone.
+func (c *Controller) mayPutBack(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) error {
+	if err := w.elector.Fence(ctx); err != nil {
+		return err
+	}
+	now, err := c.API.GetClaim(ctx, claim.Namespace, claim.Name)
+	switch {
+	case err != nil:
+		return err
+	case now == nil || now.UID != claim.UID || now.Spec.VolumeName != "":
+		return fmt.Errorf("%w: the claim changed since its volume was to be made", leadership.ErrNotLeading)
+	}
+	return nil
+}
+
+// storage is a shared pool's storage on this host, as its elector sees it.
+type storage struct {
+	c *Controller
+	w *poolWorker
+}
+
+// Usable is part of leadership.Storage.
+func (s storage) Usable() (bool, string) {
+	state := s.c.Gate.State(s.w.Name)
+	return state.Removable(), state.Report.Marker
+}
+
+// proofs is how many volumes are looked for before the storage is taken for another one. A restored
+// server knows volumes that are gone from the disk.
+const proofs = 64
+
+// Proof is part of leadership.Storage: it looks for a record of one of the pool's volumes, for the
+// same claim.
+func (s storage) Proof(ctx context.Context) (proof leadership.Proof) {
+	looked := 0
+	h, _ := s.w.disk.Open(ctx)
+	for _, v := range s.c.Listers.Volumes.List() {
+		if v.Labels[plan.PoolLabel] != s.w.Name || v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
+			continue
+		}
+		looked, proof = looked+1, leadership.ProofElsewhere
+		rec, err := h.Lookup(v.Name)
+		switch {
+		case rec != nil && v.Spec.ClaimRef != nil && rec.ClaimUID == string(v.Spec.ClaimRef.UID):
+			return leadership.ProofHere
+		case err != nil && !errors.Is(err, record.ErrDamaged):
+			return leadership.ProofElsewhere // the pool moved, or hangs: its gate closes
+		}
+	}
+	return proof
+}

@@ -1,0 +1,136 @@
+package storagecapacity
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+)
+
+// ReviewOptions say what is reviewed.
+type ReviewOptions struct {
+	Provisioner string
+	Classes     []string // nil: those for which something is published
+	API         API
+	Leaving     string // the label value of a node that is about to publish nothing, "" for none
+	Stays       bool   // it can be chosen all the same
+}
+
+// wonTries is how often a node that leaves tries to write the time: it may not go before.
+const wonTries = 5
+
+// reviewGap is how long after another daemon's review none is needed.
+const reviewGap = 15 * time.Second
+
+// Review has the scheduler compare capacities if any node publishes them, and keeps the objects for
+// the nodes that do not. Of several daemons that try at once one does it: the one that writes the
+// time on the CSIDriver.
+//
+//	time written     another daemon begins no review for some seconds, also if this one dies
+//	others created   one list of nodes more than is needed: nodes can be chosen that need not be
+//	enabled          what the scheduler compares is there
+//	others deleted   the lists of earlier reviews are gone
+func Review(ctx context.Context, o ReviewOptions, d Driver, now time.Time) (done bool, err error) {
+	if o.Leaving == "" && now.Sub(d.Reviewed).Abs() < reviewGap {
+		return false, nil
+	}
+	d.Reviewed = now
+	if won, err := o.API.SetDriver(ctx, d); err != nil || !won {
+		return false, err
+	}
+	all, err := o.API.Capacities(ctx, "")
+	if err != nil {
+		return false, err
+	}
+	var hostnames map[string]string
+	if !d.Strict {
+		if hostnames, err = o.API.Hostnames(ctx); err != nil {
+			return false, err
+		}
+	}
+	if o.Classes == nil {
+		o.Classes = classesOf(all)
+	}
+	publishing, others := decide(o, Owner{o.Provisioner, d.UID}, all, hostnames)
+	if err := createOthers(ctx, o.API, all, others); err != nil {
+		return false, err
+	}
+	if err := setEnabled(ctx, o.API, publishing); err != nil {
+		return false, err
+	}
+	return true, deleteOthers(ctx, o.API, all, others)
+}
+
+// classesOf are the classes of the objects.
+func classesOf(all []Object) (classes []string) {
+	for _, object := range all {
+		classes = append(classes, object.Class)
+	}
+	slices.Sort(classes)
+	return slices.Compact(classes)
+}
+
+func createOthers(ctx context.Context, api API, all, others []Object) error {
+	for _, object := range others {
+		if slices.ContainsFunc(all, func(there Object) bool { return there.Name == object.Name }) {
+			continue
+		}
+		if err := api.CreateCapacity(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide returns how many nodes publish something, and the objects for those that publish nothing.
+func decide(o ReviewOptions, owner Owner, all []Object, hostnames map[string]string) (publishing int, others []Object) {
+	publishes := map[string]bool{}
+	for _, object := range all {
+		if object.Node != "" && object.Node != o.Leaving {
+			publishes[object.Node] = true
+		}
+	}
+	var silent []string
+	for node, hostname := range hostnames {
+		label := plan.NodeLabelValue(node)
+		if !publishes[label] && (label != o.Leaving || o.Stays) {
+			silent = append(silent, hostname)
+		}
+	}
+	if len(publishes) == 0 || len(silent) == 0 {
+		return len(publishes), nil
+	}
+	for _, class := range o.Classes {
+		others = append(others, othersObject(o.Provisioner, class, owner, silent))
+	}
+	return len(publishes), others
+}
+
+// setEnabled has the scheduler compare if any node publishes, and writes how many do, unless it is
+// so. It was this daemon that wrote the driver last.
+func setEnabled(ctx context.Context, api API, publishing int) error {
+	for range 3 {
+		d, err := api.Driver(ctx)
+		if err != nil || d == nil || d.Enabled == (publishing > 0) && d.Publishing == publishing {
+			return err
+		}
+		d.Enabled, d.Publishing = publishing > 0, publishing
+		if won, err := api.SetDriver(ctx, *d); err != nil || won {
+			return err
+		}
+	}
+	return nil // the next review does it
+}
+
+func deleteOthers(ctx context.Context, api API, all, wanted []Object) error {
+	for _, object := range all {
+		if object.Node != "" || slices.ContainsFunc(wanted, func(kept Object) bool { return kept.Name == object.Name }) {
+			continue
+		}
+		if err := api.DeleteCapacity(ctx, object.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

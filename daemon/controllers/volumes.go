@@ -1,0 +1,445 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+)
+
+// volume looks at one volume object that is released or being deleted. What it destroys it decides
+// on objects read from the API just now, not on the watch's memory.
+func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (after time.Duration, err error) {
+	defer func() { c.noteVolume(name, err) }()
+	if done, after, err := w.everyNode.Look(ctx, name); done {
+		return after, err
+	}
+	pv, err := c.API.GetVolume(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	if pv == nil || plan.Leaving(pv) && !plan.OnEveryNode(pv) {
+		return c.finishRemoval(ctx, w, name)
+	}
+	if !plan.Going(pv) {
+		c.begun.End(letGoKey(name))
+	}
+	h, _ := w.disk.Open(ctx)
+	facts, err := c.volumeFacts(ctx, w, h, pv)
+	if err != nil {
+		return 0, c.diskFailed(w, pv, err)
+	}
+	verdict := plan.ForVolume(facts)
+	w.tally.lack(name, verdict.Reason == plan.ReasonVolumeLost)
+	if verdict.Action == plan.PutBack {
+		return 0, c.putBack(ctx, w, h, facts, verdict)
+	}
+	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
+		c.reportVolume(w, pv, verdict)
+		return c.lookAgainAfter(string(pv.UID), verdict), nil
+	}
+	switch {
+	case plan.OnEveryNode(pv):
+		return w.everyNode.Detach(ctx, h, pv, verdict)
+	case verdict.Action == plan.Unhold:
+		return 0, ignoreNotLeading(c.diskFailed(w, pv, c.unhold(ctx, w, h, pv)))
+	case verdict.Action == plan.Hold:
+		return 0, ignoreNotLeading(c.diskFailed(w, pv, c.hold(ctx, w, h, pv)))
+	}
+	switch err := c.remove(ctx, w, h, pv, verdict.Action); {
+	case errors.Is(err, errRemovedByOthers):
+		return c.finishRemoval(ctx, w, name)
+	case errors.Is(err, volume.ErrNotEmpty):
+		verdict = plan.NotEmpty(pv)
+		c.reportVolume(w, pv, verdict)
+		return verdict.After, nil
+	case err != nil:
+		return 0, ignoreNotLeading(c.diskFailed(w, pv, err))
+	}
+	c.Metrics.Volume(w.Name, verdict.Reason)
+	c.Log.Info(removed[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "claim", claimOf(pv), "pool", w.Name)
+	if w.Name != "" {
+		w.purges.Add(item{name: pv.Name})
+	}
+	return 0, nil
+}
+
+// finishRemoval finishes a removal whose last response was lost, or whose pool went away before the
+// trash was told: the object went, or is about to, and no worker was told to empty the trash. What
+// is whole in the trash, and was not let go by this process, is looked at like every record without
+// an object. What is elsewhere is left to the comparison of all records.
+func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name string) (time.Duration, error) {
+	h, ok := w.disk.Open(ctx)
+	switch {
+	case !ok && c.begun.Has(letGoKey(name)):
+		// The comparison of records when the pool opens does not do: it keeps what has an object,
+		// which others may hold for a moment, and another daemon may work in the pool by then,
+		// which cannot know who let the object go.
+		return recheckAgain, nil
+	case !ok:
+		return 0, nil // the pool's records are gone through when it opens again
+	}
+	rec, err := h.Lookup(name)
+	switch {
+	case errors.Is(err, record.ErrDamaged):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case rec != nil && rec.Place == record.InTrash && c.begun.Has(letGoKey(name)):
+		return 0, c.discard(ctx, w, name)
+	case rec != nil && rec.Place == record.InTrash && !w.elector.Leads():
+		// The daemon that works in the pool may be about to discard it. This one looks at all
+		// records when it leads.
+	case rec != nil && rec.Place == record.InTrash:
+		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
+		return 0, err
+	case rec != nil && rec.Unheld && rec.Place == record.InPool:
+		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
+		return 0, err
+	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
+		if _, watched := c.Listers.Volumes.Get(name); watched {
+			w.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
+		} else {
+			w.purges.Add(item{name: name})
+		}
+	}
+	return 0, nil
+}
+
+func (c *Controller) volumeFacts(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
+	f := plan.VolumeFacts{Volume: pv, Self: c.Self}
+	var err error
+	if f.ClaimExists, f.Elsewhere, err = c.claimExists(ctx, pv); err != nil || w.Name == "" {
+		return f, err
+	}
+	f.Pool, f.Silent = &w.Pool, w.elector.Role() == leadership.Standby
+	if !h.State.Removable() {
+		_, f.Closed = h.State.Closed()
+	}
+	if f.Closed = w.elector.Blocked(f.Closed); f.Closed != "" {
+		return f, nil
+	}
+	f.Record, err = h.Lookup(pv.Name)
+	if errors.Is(err, record.ErrDamaged) {
+		f.Unreadable = err.Error()
+		return f, nil
+	}
+	if err != nil || f.Record != nil {
+		return f, err
+	}
+	uid := ""
+	if name, err := plan.DirectoryOf(w.Pool, pv); err == nil {
+		if f.Foreign, err = h.Exists(name); f.Foreign || err != nil {
+			return f, err
+		}
+		uid = string(pv.Spec.ClaimRef.UID)
+	}
+	f.Record, err = h.LookupArchived(pv.Name, uid)
+	return f, err
+}
+
+// claimOf is namespace/name of the claim that a volume was made for, "" if its object names none.
+func claimOf(pv *corev1.PersistentVolume) string {
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		return ref.Namespace + "/" + ref.Name
+	}
+	return ""
+}
+
+// claimExists reports whether a volume's claim exists, by UID, and whether it has another volume.
+func (c *Controller) claimExists(ctx context.Context, pv *corev1.PersistentVolume) (exists, elsewhere bool, err error) {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return false, false, nil
+	}
+	claim, err := c.API.GetClaim(ctx, ref.Namespace, ref.Name)
+	if claim == nil || claim.UID != ref.UID {
+		return false, false, err
+	}
+	return true, claim.Spec.VolumeName != "" && claim.Spec.VolumeName != pv.Name, err
+}
+
+// removed is what the log has of a volume that was removed.
+var removed = map[plan.Action]string{
+	plan.Delete:  "the volume is deleted; its files follow",
+	plan.Archive: "the volume is archived",
+	plan.Retain:  "the volume's object was let go, its data is kept",
+	plan.LetGo:   "the volume's directory was gone already; its object is deleted",
+	plan.Undo:    "the volume is deleted: its claim was bound to another one before",
+}
+
+// remove takes the data out of the way, durably, before the object goes: a crash in between leaves
+// the object, and the next try finds the directory moved and goes on.
+func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
+	if err := w.elector.Fence(ctx); err != nil {
+		return err
+	}
+	switch action {
+	case plan.Delete:
+		if err := h.Trash(pv.Name); err != nil {
+			return err
+		}
+	case plan.Undo: // a crash after this leaves an object without a record, which is let go
+		if err := h.Undo(pv.Name); err != nil {
+			return err
+		}
+	case plan.Archive:
+		if err := h.Archive(pv.Name); err != nil {
+			return err
+		}
+	case plan.Retain:
+		if w.Name != "" { // else there is no disk to note it on
+			if err := h.Retain(pv.Name); err != nil {
+				return err
+			}
+		}
+		_, err := c.API.ReleaseFinalizer(ctx, pv)
+		return err
+	}
+	if err := c.stillGoing(ctx, w, h, pv); err != nil {
+		return err
+	}
+	return c.letGo(ctx, w, pv)
+}
+
+// letGo removes the object of a volume whose directory is out of the way, and then has the trash
+// know that. Nothing else may tell it: who finds the directory whole in the trash, and no object,
+// cannot know whether an administrator had set another policy and forced the finalizer off. So what
+// dies in between is kept:
+//
+//	finalizer off       an object without it: the next start goes on, or puts the directory back
+//	object deleted      a directory that is whole in the trash and has no object: kept and told (plan.ForRecord)
+//	discarded           a directory whose files may go: purged
+//
+// A daemon that is told to end does all of it first. What it did without a response is remembered,
+// and looked at again before it ends (finishLetGo).
+func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.PersistentVolume) error {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	key := removingKey(pv.Name)
+	c.begun.Begin(key)
+	defer c.begun.End(key)
+	now, err := c.API.ReleaseFinalizer(ctx, pv)
+	switch {
+	case err != nil:
+		return err
+	case now == nil && !c.begun.Has(letGoKey(pv.Name)):
+		return errRemovedByOthers
+	}
+	c.begun.Begin(letGoKey(pv.Name))
+	if now != nil {
+		c.begun.Note(letGoKey(pv.Name), string(now.UID)+" "+now.ResourceVersion)
+		if err := c.API.DeleteVolume(ctx, now); err != nil {
+			if refused(err) { // it is there still, and may be changed
+				c.begun.End(letGoKey(pv.Name))
+			}
+			return err
+		}
+	}
+	return c.discard(ctx, w, pv.Name)
+}
+
+// errRemovedByOthers: another client removed the object while this daemon moved its directory away:
+// an administrator, perhaps, who had set another policy and forced the finalizer off.
+var errRemovedByOthers = errors.New("another client removed the volume object")
+
+// discard has a volume's files go whose object this process let go. It opens the pool anew: what
+// was decided is done, and the handle that it was decided with may have ended since, by a pool that
+// was closed for a moment.
+func (c *Controller) discard(ctx context.Context, w *poolWorker, pv string) error {
+	if w.elector != nil { // this process may have been paused since
+		now, err := c.API.GetVolume(ctx, pv)
+		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
+			return err
+		}
+	}
+	h, _ := w.disk.Open(ctx)
+	if err := h.Discard(pv); err != nil {
+		return err
+	}
+	c.begun.End(letGoKey(pv))
+	w.tally.place(pv, string(record.InTrash))
+	w.purges.Add(item{name: pv})
+	return nil
+}
+
+// inTime is a context that outlives ctx by the time in which a daemon ends.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return longer, func() { stop(); cancel() }
+}
+
+// refused reports whether the API server certainly did not do what it was asked. 503 and 429 are
+// not certain: a proxy before it says so, too, of a request that it had passed on (Envoy, when the
+// connection is reset before the response). A conflict is: DeleteVolume looks whether the object is
+// there still.
+func refused(err error) bool {
+	for _, is := range []func(error) bool{
+		apierrors.IsConflict, apierrors.IsForbidden, apierrors.IsUnauthorized, apierrors.IsInvalid,
+	} {
+		if is(err) {
+			return true
+		}
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+// removingKey: this process is about to let an object go. letGoKey: it took the finalizer off, with
+// nothing changed since that says that the volume is to stay.
+func removingKey(pv string) string { return "removing/" + pv }
+func letGoKey(pv string) string    { return "let go/" + pv }
+
+// stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory
+// is out of the way: a daemon that was paused before that step may have made it long after it was
+// decided. What is in the trash can be put back as long as its object is there.
+func (c *Controller) stillGoing(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+	if w.elector == nil {
+		return nil
+	}
+	if err := w.elector.Fence(ctx); err != nil {
+		return err
+	}
+	now, err := c.API.GetVolume(ctx, pv.Name)
+	if err != nil || now == nil {
+		return err
+	}
+	facts, err := c.volumeFacts(ctx, w, h, now)
+	if err != nil {
+		return err
+	}
+	switch verdict := plan.ForVolume(facts); verdict.Action {
+	case plan.Delete, plan.Archive, plan.LetGo:
+		return nil
+	default:
+		return fmt.Errorf("%w: the volume changed while its directory was moved away", leadership.ErrNotLeading)
+	}
+}
+
+// diskFailed tells an error and passes it on, so that it is tried again.
+func (c *Controller) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err error) error {
+	if errors.Is(err, volume.ErrDirectoryReplaced) {
+		signal(w.kick)
+		return err
+	}
+	if errors.Is(err, leadership.ErrNotLeading) || report.OfRequest(err) { // the latter is told where it lasts
+		return err
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		c.reportVolume(w, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonVolumeFailedDelete, Message: err.Error()})
+	}
+	return err
+}
+
+func (c *Controller) reportVolume(w *poolWorker, pv *corev1.PersistentVolume, v plan.Verdict) {
+	if v.Reason == "" || !c.said.New(string(pv.UID), v.Reason+" "+v.Message) {
+		return
+	}
+	c.Metrics.Volume(w.Name, v.Reason)
+	c.Log.Warn(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", w.Name)
+	c.Events.Event(report.Volume(pv), corev1.EventTypeWarning, v.Reason, v.Message)
+	if ref := pv.Spec.ClaimRef; ref != nil && v.Reason == plan.ReasonVolumeLost { // whose pod finds nothing
+		c.Events.Event(*ref, corev1.EventTypeWarning, v.Reason, v.Message)
+	}
+}
+
+// putBack takes a volume out of the trash, whose object and claim a restored API server has again.
+// One worker at a time has a volume, so no other one puts it there meanwhile.
+func (c *Controller) putBack(ctx context.Context, w *poolWorker, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
+	pv := f.Volume
+	if err := w.elector.Fence(ctx); err != nil {
+		return ignoreNotLeading(err)
+	}
+	if err := h.PutBack(pv.Name, f.Record.ClaimUID); err != nil {
+		return c.diskFailed(w, pv, err)
+	}
+	c.begun.End(letGoKey(pv.Name))
+	w.everyNode.Attached(pv)
+	if plan.NeedsWork(pv) {
+		w.volumes.Add(item{name: pv.Name}) // an object that was deleted is let go now
+	}
+	c.Metrics.Volume(w.Name, v.Reason)
+	c.Log.Info(v.Message, "reason", v.Reason, "volume", pv.Name, "pool", w.Name)
+	c.Events.Event(report.Volume(pv), corev1.EventTypeNormal, v.Reason, v.Message)
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		c.Events.Event(*ref, corev1.EventTypeNormal, v.Reason, v.Message)
+	}
+	return nil
+}
+
+// purge empties one volume's place in the trash, in the background: its object is gone by then, or
+// is about to go. While the pool is closed that waits. The comparison of records when it opens does
+// not do: it passes over what has an object by the watch, which may be late.
+func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (after time.Duration, err error) {
+	defer func() { c.NodeRequest("the purge of volume "+pv, err) }()
+	h, ok := w.disk.Open(ctx)
+	if !ok {
+		return lag, nil
+	}
+	if now, watched := c.Listers.Volumes.Get(pv); watched && plan.InUse(now) {
+		w.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays
+		return 0, nil
+	}
+	if of := c.holder(pv); of != nil {
+		c.contents.Add(contentItem(of))
+		if of.DeletionTimestamp != nil {
+			return lag, nil // that it was let go was perhaps not watched yet
+		}
+		return 0, nil
+	}
+	if going, err := c.mayPurge(ctx, w, pv); !going || err != nil {
+		return 0, ignoreNotLeading(err)
+	}
+	err = h.Purge(pv)
+	if err == nil {
+		w.tally.place(pv, "")
+	}
+	if err == nil || ctx.Err() != nil {
+		c.begun.End("purge/" + pv)
+		c.said.Forget("purge/" + pv)
+		return 0, nil
+	}
+	if errors.Is(err, volume.ErrDirectoryReplaced) {
+		signal(w.kick)
+		return 0, err
+	}
+	c.begun.Begin("purge/" + pv)
+	if c.said.New("purge/"+pv, err.Error()) {
+		c.Metrics.Volume(w.Name, plan.ReasonPurgeFailed)
+		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", w.Name)
+		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
+	}
+	return purgeAgain(c.begun.Since("purge/" + pv)), nil
+}
+
+// purgeAgain is how long after a purge that failed the next one begins: as long as they have
+// failed, because what fails on a filesystem that was read-only for a moment, too short for the
+// gate to close, goes on soon, and what a tenant made hard to remove is walked through seldom.
+func purgeAgain(failed time.Duration) time.Duration {
+	return min(max(failed, time.Second), 10*time.Minute)
+}
+
+// mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing
+// whose object is still there.
+func (c *Controller) mayPurge(ctx context.Context, w *poolWorker, pv string) (bool, error) {
+	if w.elector == nil {
+		return true, nil
+	}
+	if err := w.elector.Fence(ctx); err != nil {
+		return false, err
+	}
+	now, err := c.API.GetVolume(ctx, pv)
+	return err == nil && (now == nil || !slices.Contains(now.Finalizers, plan.Finalizer)), err
+}

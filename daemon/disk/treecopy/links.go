@@ -1,0 +1,107 @@
+package treecopy
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/tree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
+)
+
+// linkStore is a directory in the destination with a name for each file that has further names in
+// the source: so memory does not grow with them. It is made for the first of them, with a name that
+// the source's owner cannot guess.
+type linkStore struct {
+	top, dir int
+	name     string
+}
+
+// keyOf tells an inode from all others, also from one that was removed and whose number is another
+// file's by now.
+func keyOf(fd int) (string, error) {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+		return "", fmt.Errorf("asking for its birth: %w", err)
+	}
+	return fmt.Sprintf("%d-%d-%d-%d-%d", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
+}
+
+// link gives a file that was copied a further name, false if none was copied under this key. One
+// that cannot have more names gets its last one; the next is a copy of its own.
+func (l *linkStore) link(key string, dir int, name string) (bool, error) {
+	if l.dir < 0 {
+		return false, nil
+	}
+	err := openat.Retry(func() error { return unix.Linkat(l.dir, key, dir, name, 0) })
+	if errors.Is(err, unix.EMLINK) {
+		err = openat.Retry(func() error { return unix.Renameat2(l.dir, key, dir, name, unix.RENAME_NOREPLACE) })
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// keep notes the copy of a file that has further names.
+func (l *linkStore) keep(key string, dir int, name string) error {
+	if l.dir < 0 {
+		if err := l.make(); err != nil {
+			return err
+		}
+	}
+	err := openat.Retry(func() error { return unix.Linkat(dir, name, l.dir, key, 0) })
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EMLINK) {
+		return nil
+	}
+	return err
+}
+
+func (l *linkStore) make() error {
+	l.name = ".links-" + rand.Text()
+	if err := unix.Mkdirat(l.top, l.name, 0o700); err != nil {
+		return err
+	}
+	fd, err := openat.Open(l.top, l.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, openat.Beneath)
+	if err == nil {
+		l.dir = fd
+	}
+	return err
+}
+
+// remove removes the directory and the names in it.
+func (l *linkStore) remove() error {
+	if l.dir < 0 {
+		return nil
+	}
+	buffer := make([]byte, 32<<10)
+	for {
+		// btrfs shows an open directory as it was when it was opened, or read from the beginning.
+		if _, err := unix.Seek(l.dir, 0, unix.SEEK_SET); err != nil {
+			return err
+		}
+		names, _, err := tree.Read(l.dir, buffer, nil)
+		if err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			break
+		}
+		for _, name := range names {
+			if err := unix.Unlinkat(l.dir, name, 0); err != nil {
+				return err
+			}
+		}
+	}
+	l.close()
+	return unix.Unlinkat(l.top, l.name, unix.AT_REMOVEDIR)
+}
+
+func (l *linkStore) close() {
+	if l.dir >= 0 {
+		unix.Close(l.dir)
+	}
+	l.dir = -1
+}

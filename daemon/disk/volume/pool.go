@@ -1,0 +1,250 @@
+package volume
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/keylock"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
+)
+
+// Options says which pool. That the path lies on the right mount is in the identity that every call
+// is given, so the mount point itself is not needed here.
+type Options struct {
+	Name string // for error messages
+	Path string // absolute, no symbolic link in it
+	// HostID, if it is not empty, says that daemons of other hosts may work in the pool as well: it
+	// tells this one from them, in 8 letters or digits.
+	HostID string
+	// AtStep, if it is not nil, is called after each step of each call with the step's name: a test
+	// may panic there, to play a process that dies.
+	AtStep func(step string)
+}
+
+// Pool works in one pool's directory. It can be used by many goroutines; calls for the same volume
+// wait for each other. It holds no descriptor between calls.
+type Pool struct {
+	name, path string
+	hostID     string
+	quotas     atomic.Pointer[ProjectQuotas]
+	recorded   recorded
+	excluded   excluded
+	turns      turns // of Apply
+	fsyncs     fsyncGroup
+	ordered    ordered
+	urgent     atomic.Int64 // calls in the foreground: a purge makes room for them
+	purging    chan struct{}
+	purged     atomic.Pointer[string] // the volume that Purge works on, nil for none
+
+	locks keylock.Locks // of volumes
+
+	mu    sync.Mutex
+	calls map[*call]struct{} // under way
+	born  time.Time
+
+	atCrashPoint func(name string) // tests: called after each step of each call, may panic to play a crash
+}
+
+// New returns the store of one pool. It touches nothing.
+func New(o Options) *Pool {
+	return &Pool{
+		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID, atCrashPoint: o.AtStep,
+		fsyncs:  fsyncGroup{dirs: map[fsyncKey]*shared{}, sync: fsync},
+		purging: make(chan struct{}, 1),
+		calls:   map[*call]struct{}{},
+		born:    time.Now(),
+	}
+}
+
+// SetQuotas says how volumes are limited by project quotas from now on; nil, as at first: they are
+// not.
+func (p *Pool) SetQuotas(q *ProjectQuotas) { p.quotas.Store(q) }
+
+func (p *Pool) crashPoint(name string) {
+	if p.atCrashPoint != nil {
+		p.atCrashPoint(name)
+	}
+}
+
+// session is one call's view of the pool: descriptors that are closed when it ends.
+type session struct {
+	ctx  context.Context // of the call
+	pool *Pool
+	call *call
+	id   mounts.Identity
+	root int
+	dirs map[string]int
+	// quotas are those of the moment in which the call began.
+	quotas *ProjectQuotas
+}
+
+// begin opens the pool, and refuses one that is not the directory that was checked. Whatever is
+// mounted or renamed from here on, the descriptors stay on the filesystem that was checked. What
+// the call is about is for Waiting.
+func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *session, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := p.enter(about, id)
+	defer func() {
+		if err != nil {
+			p.exit(c)
+		}
+	}()
+	root, err := openat.Open(unix.AT_FDCWD, p.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return nil, fmt.Errorf("%w: opening %s: %w", ErrDirectoryReplaced, p.path, err)
+	}
+	now, err := mounts.IdentityOf(root)
+	if err == nil && now != id {
+		err = fmt.Errorf("%w: %s", ErrDirectoryReplaced, p.path)
+	}
+	if err != nil {
+		unix.Close(root)
+		return nil, err
+	}
+	return &session{ctx: ctx, pool: p, call: c, id: id, root: root, dirs: map[string]int{}, quotas: p.quotas.Load()}, nil
+}
+
+func (s *session) end() {
+	defer s.pool.exit(s.call)
+	for _, fd := range s.dirs {
+		unix.Close(fd)
+	}
+	unix.Close(s.root)
+}
+
+// dir opens one of our own directories, once in a session. It must be root's, who makes them with
+// `prepare`, or this process's alone: another user who could write there could invent records.
+func (s *session) dir(name string) (int, error) {
+	if fd, open := s.dirs[name]; open {
+		return fd, nil
+	}
+	fd, err := openDir(s.root, metaDir+"/"+name)
+	if err != nil {
+		return -1, fmt.Errorf("%w: %s/%s: %w", ErrNotPrepared, metaDir, name, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && s.pool.hostID != "" && st.Uid != 0 && int(st.Uid) != unix.Geteuid() {
+		err = fmt.Errorf("%w: %s/%s belongs to user %d", ErrSquashed, metaDir, name, st.Uid)
+	} else if err == nil && (st.Mode&0o022 != 0 || st.Uid != 0 && int(st.Uid) != unix.Geteuid()) {
+		err = fmt.Errorf("%w: %s/%s: others can write to it", ErrNotPrepared, metaDir, name)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	s.dirs[name] = fd
+	return fd, nil
+}
+
+// open opens several of our directories.
+func (s *session) open(all ...string) error {
+	for _, name := range all {
+		if _, err := s.dir(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync makes the names in our directories (or in the pool itself: "") durable, at the same time.
+func (s *session) sync(dirs ...string) error {
+	calls := make([]func() error, 0, len(dirs))
+	for _, name := range dirs {
+		fd, err := s.root, error(nil)
+		if name != "" {
+			fd, err = s.dir(name)
+		}
+		if err != nil {
+			return err
+		}
+		calls = append(calls, func() error {
+			if err := s.pool.fsyncs.do(fsyncKey{s.id, name}, fd); err != nil {
+				return fmt.Errorf("fsync of %s: %w", cmp.Or(name, "the pool's directory"), err)
+			}
+			return nil
+		})
+	}
+	return together(calls...)
+}
+
+// durable is sync, after which a step is done. After a failed one the state of the disk is not
+// known.
+func (s *session) durable(step string, dirs ...string) error {
+	err := s.sync(dirs...)
+	if err == nil {
+		s.pool.crashPoint(step)
+	}
+	return err
+}
+
+// together runs calls at the same time and waits for all of them.
+func together(calls ...func() error) error {
+	errs := make([]error, len(calls))
+	var wait sync.WaitGroup
+	for i, call := range calls[1:] {
+		wait.Go(func() { errs[i+1] = call() })
+	}
+	errs[0] = calls[0]()
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// with is the frame of every call about the pool as a whole: the pool is the one that was checked.
+// doing is what a call that waits for the disk is called by.
+func (p *Pool) with(ctx context.Context, id mounts.Identity, doing string, work func(*session) error) error {
+	s, err := p.begin(ctx, id, doing)
+	if err == nil {
+		defer s.end()
+		err = work(s)
+	}
+	if err != nil {
+		return fmt.Errorf("pool %q: %w", p.name, err)
+	}
+	return nil
+}
+
+// on is the frame of every call about one volume: the name is checked, no other call works on it,
+// and the pool is the one that was checked.
+func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(*session) error) error {
+	return p.about(pv, func() error {
+		if err := record.CheckPV(pv); err != nil {
+			return err
+		}
+		p.urgent.Add(1)
+		defer p.urgent.Add(-1)
+		unlock, err := p.locks.Take(ctx, pv)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		s, err := p.begin(ctx, id, "volume "+pv)
+		if err != nil {
+			return err
+		}
+		defer s.end()
+		if err := s.share(ctx); err != nil {
+			return err
+		}
+		return p.remote(work(s))
+	}())
+}
+
+// about says which pool and volume an error is about.
+func (p *Pool) about(pv string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("pool %q: volume %q: %w", p.name, pv, err)
+}

@@ -1,0 +1,89 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+)
+
+// cephQuota is the attribute that limits a directory of CephFS: bytes as decimal digits, 0 for no
+// limit (docs.ceph.com, CephFS quotas).
+const cephQuota = "ceph.quota.max_bytes"
+
+// limit sets or changes the limit of a volume's directory, in bytes; 0 or less changes nothing. A
+// volume that has a project is limited by that, every other one as CephFS does it. It can be
+// repeated.
+func (s *session) limit(dir int, r record.Record, bytes int64) error {
+	if bytes <= 0 {
+		return nil
+	}
+	err := error(nil)
+	if r.ProjectID != 0 {
+		err = s.limitProject(r.ProjectID, bytes)
+	} else {
+		err = limitCeph(dir, bytes)
+	}
+	s.pool.crashPoint("quota set")
+	return err
+}
+
+func limitCeph(dir int, bytes int64) error {
+	err := openat.Retry(func() error {
+		return unix.Fsetxattr(dir, cephQuota, []byte(strconv.FormatInt(bytes, 10)), 0)
+	})
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w: setting %s: %w", ErrNoQuota, cephQuota, err)
+	}
+	return wrap("setting "+cephQuota, err)
+}
+
+func (s *session) limitProject(id uint32, bytes int64) error {
+	of := s.quotas
+	if of == nil {
+		return fmt.Errorf("%w: the volume has project %d, and the pool no project quotas (quota)", ErrNoQuota, id)
+	}
+	return s.setLimit(id, of.limitOf(bytes))
+}
+
+func (s *session) setLimit(id uint32, l quota.Limit) error {
+	err := s.quotas.Kernel.Set(s.root, id, l)
+	return wrap(fmt.Sprintf("setting the limit of project %d", id), err)
+}
+
+// limitOf is the limit of a volume of this size. A part of a GiB has its share of the inodes; the
+// volume's own directory and one file are allowed beside that.
+func (q *ProjectQuotas) limitOf(bytes int64) quota.Limit {
+	const block, gib = 512, 1 << 30
+	l := quota.Limit{Bytes: (uint64(bytes) + block - 1) / block * block}
+	if q.InodesPerGiB > 0 {
+		l.Inodes = l.Bytes/gib*q.InodesPerGiB + l.Bytes%gib*q.InodesPerGiB/gib + 2
+	}
+	return l
+}
+
+// limitCopy gives a copy that is being made its limit, and a project some more until it is whole
+// (prepareCopy): xfs refuses what could take the rest of a limit, 190 KiB of it and more, there is
+// a directory of our own in it, and in a paused copy also what was copied before and changed.
+func (s *session) limitCopy(dir int, spec Spec) error {
+	if spec.ProjectID == 0 || spec.Quota <= 0 {
+		return s.limitAsRecorded(dir, spec.Record, spec.Quota)
+	}
+	const bytes, inodes, part = 4 << 20, 64, 64
+	l := s.quotas.limitOf(spec.Quota)
+	if spec.Pause != nil {
+		l.Bytes, l.Inodes = 2*l.Bytes, 2*l.Inodes
+	}
+	l.Bytes += bytes + l.Bytes/part
+	if l.Inodes > 0 {
+		l.Inodes += inodes + l.Inodes/part
+	}
+	err := s.setLimit(spec.ProjectID, l)
+	s.pool.crashPoint("quota set")
+	return err
+}

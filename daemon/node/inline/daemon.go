@@ -1,0 +1,103 @@
+package inline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/ipc"
+)
+
+// Daemon works on the requests of the node service that listens at a path.
+type Daemon struct {
+	Socket string
+	Do     func(context.Context, Request) error
+}
+
+const (
+	// lines is how many requests are worked on at once. A socket of datagrams has room for ten of a
+	// daemon that is not read.
+	lines = 4
+	// offering is how long the node service has to take an end, and again how soon another one is
+	// sent after that failed.
+	offering = 5 * time.Second
+	again    = time.Second
+)
+
+// Run works until ctx ends. Where the node service is not, it is asked again each second.
+func (d Daemon) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for range lines {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if err := d.line(ctx); err != nil {
+					pause(ctx, again)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// line works on what comes on one pair of sockets. It returns nil when the node service has closed
+// its end after it asked for something.
+func (d Daemon) line(ctx context.Context) error {
+	end, err := ipc.Connect(d.Socket, "inline", time.Now().Add(offering))
+	if err != nil {
+		return err
+	}
+	defer end.Close()
+	defer context.AfterFunc(ctx, func() { end.Close() })()
+	asked := false
+	for {
+		r, err := receive[Request](end)
+		if err != nil && asked && errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		asked = true
+		if err := send(end, replyTo(d.Do(ctx, r))); err != nil {
+			return err
+		}
+	}
+}
+
+func replyTo(err error) reply {
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	return reply{}
+}
+
+// receive reads one message. A closed end is io.EOF.
+func receive[T any](end *os.File) (message T, err error) {
+	buffer := make([]byte, largest)
+	n, err := end.Read(buffer)
+	if err == nil {
+		err = json.Unmarshal(buffer[:n], &message)
+	}
+	return message, err
+}
+
+func send(end *os.File, message any) error {
+	text, err := json.Marshal(message)
+	if err == nil {
+		_, err = end.Write(text)
+	}
+	return err
+}
