@@ -25,7 +25,7 @@ func TestPackagesOfTheMap(t *testing.T) {
 		_, name, _ := strings.Cut(path, "/hostpath-provisioner/hostpath-provisioner/")
 		real = append(real, name)
 	}
-	same(t, "packages", allOfFirstCells(t, "development.md", "Packages"), real)
+	same(t, "packages", allOfFirstCells(t, "dev/development.md", "Packages"), real)
 }
 
 // allOfFirstCells are the names in the first column of the tables under a heading, also where a
@@ -47,7 +47,7 @@ func allOfFirstCells(t *testing.T, file, heading string) (all []string) {
 
 // The glossary is short, and each of its words names something in the product's code.
 func TestGlossary(t *testing.T) {
-	words := allOfFirstCells(t, "development.md", "Glossary")
+	words := allOfFirstCells(t, "dev/development.md", "Glossary")
 	if len(words) == 0 || len(words) > 20 {
 		t.Errorf("the glossary has %d words, want 1 to 20", len(words))
 	}

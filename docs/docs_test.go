@@ -15,9 +15,11 @@ type document struct{ name, text string }
 
 func documents(t *testing.T) []document {
 	t.Helper()
-	names, err := filepath.Glob("*.md")
-	if err != nil || len(names) < 4 {
-		t.Fatalf("documents %q, %v", names, err)
+	forUsers, err := filepath.Glob("*.md")
+	forUs, devErr := filepath.Glob("dev/*.md")
+	names := slices.Concat(forUsers, forUs)
+	if err != nil || devErr != nil || len(forUsers) < 4 || len(forUs) < 4 {
+		t.Fatalf("documents %q, %v, %v", names, err, devErr)
 	}
 	all := []document{{"README.md", read(t, "../README.md")}}
 	for _, name := range names {

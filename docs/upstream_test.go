@@ -27,10 +27,10 @@ func TestUpstreamCounts(t *testing.T) {
 		}
 		counts[part]++
 	}
-	page := read(t, "guarantees.md")
+	page := read(t, "dev/proofs.md")
 	for part, count := range counts {
 		if phrase := fmt.Sprintf(phrases[part], count); phrases[part] == "" || !strings.Contains(page, phrase) {
-			t.Errorf("docs/guarantees.md does not say %q, of driver %q", phrase, part)
+			t.Errorf("docs/dev/proofs.md does not say %q, of driver %q", phrase, part)
 		}
 	}
 	if conformance := fmt.Sprintf("%d pass,", counts["hostpath-provisioner"]); !strings.Contains(read(t, "csi.md"), conformance) {
@@ -49,7 +49,7 @@ func TestUpstreamVersion(t *testing.T) {
 	if tests == nil || cluster == nil || tests[1] != cluster[1] {
 		t.Fatalf("test/upstream is of %q, test/controlplane of %q", tests, cluster)
 	}
-	if phrase := "(those of " + tests[1] + " "; !strings.Contains(read(t, "guarantees.md"), phrase) {
-		t.Errorf("docs/guarantees.md does not say %q", phrase)
+	if phrase := "(those of " + tests[1] + " "; !strings.Contains(read(t, "dev/proofs.md"), phrase) {
+		t.Errorf("docs/dev/proofs.md does not say %q", phrase)
 	}
 }

@@ -195,7 +195,7 @@ func (w *world) setUp() {
 
 // TestAttacks tries with node-a's token what a thief of it would. Each answer is checked, and the
 // table in
-// docs/security.md is the same.
+// docs/dev/security.md is the same.
 func TestAttacks(t *testing.T) {
 	w := newWorld(t)
 	w.setUp()
@@ -223,10 +223,10 @@ func TestAttacks(t *testing.T) {
 	if len(attempts) < 40 {
 		t.Errorf("%d attempts", len(attempts))
 	}
-	page, err := os.ReadFile(rig.Root() + "/docs/security.md")
+	page, err := os.ReadFile(rig.Root() + "/docs/dev/security.md")
 	w.must(err)
 	if !strings.Contains(string(page), table.String()) {
-		t.Errorf("docs/security.md has another table than\n%s", table.String())
+		t.Errorf("docs/dev/security.md has another table than\n%s", table.String())
 	}
 }
 

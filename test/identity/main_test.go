@@ -1,7 +1,7 @@
 // Package identity attacks a cluster with the credential of one node's daemon, on a real API server
 // with the policies that
 // `manifests` prints: what the daemon needs is allowed, and everything else is refused. The table
-// is in docs/security.md.
+// is in docs/dev/security.md.
 //
 // It runs no daemon: test/e2e does, and with HOSTPATH_CONFINED=1 in the environment as confined as
 // here.

@@ -14,12 +14,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-var update = flag.Bool("update", false, "write docs/states.md anew")
+var update = flag.Bool("update", false, "write docs/dev/states.md anew")
 
 // drawnStates is how many states of each world are drawn: no way and no place comes after these.
 const drawnStates = 65_000
 
-// drawings are what docs/states.md has.
+// drawings are what docs/dev/states.md has.
 var drawings = []*drawing{
 	{of: "volume", worlds: []string{"killed", "forced", "restored", "archived"}, look: volumeLook(lives - 1)},
 	{of: "clone", worlds: []string{"cloned"}, look: volumeLook(2*lives - 1)},
@@ -147,9 +147,9 @@ func (d *drawing) explored(t *testing.T) {
 	}
 }
 
-// TestStates compares docs/states.md with what the model went through.
+// TestStates compares docs/dev/states.md with what the model went through.
 func TestStates(t *testing.T) {
-	file := filepath.Join(rig.Root(), "docs", "states.md")
+	file := filepath.Join(rig.Root(), "docs", "dev", "states.md")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -161,10 +161,10 @@ func TestStates(t *testing.T) {
 		before, rest, found := strings.Cut(page, begins)
 		was, after, ended := strings.Cut(rest, "<!-- end -->\n")
 		if !found || !ended {
-			t.Fatalf("docs/states.md has no place for the drawing of a %s", d.of)
+			t.Fatalf("docs/dev/states.md has no place for the drawing of a %s", d.of)
 		}
 		if was != d.text() && !*update {
-			t.Errorf("docs/states.md is not what the model went through (go test ./test/model -run TestStates -update):\n%s", d.text())
+			t.Errorf("docs/dev/states.md is not what the model went through (go test ./test/model -run TestStates -update):\n%s", d.text())
 		}
 		page = before + begins + d.text() + "<!-- end -->\n" + after
 	}
@@ -175,15 +175,15 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestInvariantsAreTold: docs/guarantees.md has each invariant.
+// TestInvariantsAreTold: docs/dev/proofs.md has each invariant.
 func TestInvariantsAreTold(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "guarantees.md"))
+	page, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "dev", "proofs.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := func(name, means string) {
 		if line := fmt.Sprintf("| `%s` | %s |", name, means); !strings.Contains(string(page), line) {
-			t.Errorf("docs/guarantees.md has no line %s", line)
+			t.Errorf("docs/dev/proofs.md has no line %s", line)
 		}
 	}
 	for _, i := range slices.Concat(invariants, settlements) {

@@ -34,7 +34,7 @@ func TestListFitsTheTree(t *testing.T) {
 	}
 }
 
-// Each promise of docs/guarantees.md that a Go test proves is broken, and each breakage is of a
+// Each promise of docs/dev/proofs.md that a Go test proves is broken, and each breakage is of a
 // promise, of an invariant of the model or of a rule. Tests of real kubelets, and those of pages,
 // are left out.
 func TestEachPromiseIsBroken(t *testing.T) {
@@ -42,7 +42,7 @@ func TestEachPromiseIsBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(filepath.Join(rig.Root(), "docs/guarantees.md"))
+	page, err := os.ReadFile(filepath.Join(rig.Root(), "docs/dev/proofs.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestEachPromiseIsBroken(t *testing.T) {
 	}
 	for _, m := range all {
 		if !tied[m.Name] && m.Proof.Package != "test/model" && !ofRules.MatchString(m.File) {
-			t.Errorf("%s: %s is of no promise: docs/guarantees.md names none of its tests", m.Source, m.Name)
+			t.Errorf("%s: %s is of no promise: docs/dev/proofs.md names none of its tests", m.Source, m.Name)
 		}
 	}
 }

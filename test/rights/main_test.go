@@ -88,8 +88,8 @@ func TestDocumented(t *testing.T) {
 	for _, right := range given() {
 		want += rows[right]
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "dev", "security.md"))
 	if err != nil || !strings.Contains(string(page), want) {
-		t.Errorf("docs/security.md has another table than\n%s%v", want, err)
+		t.Errorf("docs/dev/security.md has another table than\n%s%v", want, err)
 	}
 }

@@ -293,7 +293,7 @@ func (p *play) compare(t acknowledged) error {
 
 // settle waits until the daemon has finished or undone everything, and compares the whole state:
 // the directories, the records and the objects are the same, and nothing else is left. But a volume
-// whose object went just before the cut may be whole in the trash (docs/guarantees.md): few at
+// whose object went just before the cut may be whole in the trash (docs/dev/proofs.md): few at
 // most, each reported.
 func (p *play) settle(gone []string) (string, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, 2*limit)

@@ -115,7 +115,7 @@ func (p *play) limited(pool string) {
 		p.step("on "+pool+": "+w.name+" writes 10 MiB and no more", func() (string, error) { return p.fills(w.as, dir) })
 	}
 	if pool == "fast" {
-		p.step("on ext4 root with CAP_SYS_RESOURCE is not stopped, as docs/guarantees.md says", func() (string, error) {
+		p.step("on ext4 root with CAP_SYS_RESOURCE is not stopped, as docs/dev/proofs.md says", func() (string, error) {
 			defer p.do("rm -f " + dir + "/file")
 			return p.expect("dd if=/dev/zero of="+dir+"/file bs=1M count=20 2>&1", "20+0 records out")
 		})
@@ -136,10 +136,10 @@ func (p *play) limited(pool string) {
 	p.step("on "+pool+": in a user namespace a project cannot be changed", func() (string, error) {
 		return p.expect(asNamespace+"sh -c 'touch "+dir+"/mine && chattr -p 0 "+dir+"/mine || echo refused'", "refused")
 	})
-	p.step("on "+pool+": outside of one the owner of a file can, as docs/guarantees.md says", func() (string, error) {
+	p.step("on "+pool+": outside of one the owner of a file can, as docs/dev/proofs.md says", func() (string, error) {
 		return p.expect(asUser+"sh -c 'chattr -p 0 "+dir+"/mine && echo changed'", "changed")
 	})
-	p.step("on "+pool+": or count it to another volume, which is full then, as docs/guarantees.md says", func() (string, error) {
+	p.step("on "+pool+": or count it to another volume, which is full then, as docs/dev/proofs.md says", func() (string, error) {
 		defer p.do("rm -f " + dir + "/theirs " + neighbour + "/file")
 		refusal := map[string]string{"fast": "Disk quota exceeded", "big": "No space left on device"}[pool]
 		return p.expect("project=$(lsattr -pd "+neighbour+" | awk '{print $1}'); "+asUser+"dd if=/dev/zero of="+dir+"/theirs bs=64k count=144 2>/dev/null; "+

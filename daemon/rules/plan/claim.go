@@ -242,7 +242,7 @@ func notOurs(f ClaimFacts) (Verdict, bool) {
 // that has asked none, it is the class's, for a claim that names its node, for which it never asks
 // (CONTRACTS: provisionOnNode with WaitForFirstConsumer), and for one whose node the scheduler
 // chose, for which it asks next: an annotation and an event of its 20 requests a second
-// (docs/decisions.md).
+// (docs/dev/decisions.md).
 func (f ClaimFacts) provisioner() string {
 	asked := askedProvisioner(f.Claim)
 	switch {

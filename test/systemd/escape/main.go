@@ -1,7 +1,7 @@
 // Command escape is what an attacker would run who has taken over the daemon: it is started by the
 // daemon's unit in the daemon's place, confines itself by the daemon's own function, and then tries
 // with the rights that are left to get out of the pools. Each line it prints is one attempt and
-// what came of it; it exits 0 only if none succeeded that docs/security.md does not name.
+// what came of it; it exits 0 only if none succeeded that docs/dev/security.md does not name.
 package main
 
 import (

@@ -3,7 +3,7 @@
 // daemon's reconcilers do what it is called for.
 //
 // The product has no such service: the objects of Kubernetes are what its daemon is asked by
-// (docs/decisions.md). The one here is on the driver's socket in the test alone.
+// (docs/dev/decisions.md). The one here is on the driver's socket in the test alone.
 package sanity
 
 import (

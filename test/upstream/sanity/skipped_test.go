@@ -18,7 +18,7 @@ type left struct {
 	cases      []string
 }
 
-// skipped has each case that is not run, of 103 (docs/decisions.md).
+// skipped has each case that is not run, of 103 (docs/dev/decisions.md).
 var skipped = []left{
 	{"PUBLISH_UNPUBLISH_VOLUME", "there is nothing to attach: attachRequired is false", "ControllerPublishVolume not supported", []string{
 		"Controller Service [Controller Server] ControllerPublishVolume should fail when no node id is provided",
