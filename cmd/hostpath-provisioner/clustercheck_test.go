@@ -33,7 +33,7 @@ func TestCheckCluster(t *testing.T) {
 
 // Each reason has a hint that says what to do, and each hint is of a reason.
 func TestEveryClusterReasonHasAHint(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "daemon", "clustercheck", "reasons.go"), nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "daemon", "rules", "clustercheck", "reasons.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

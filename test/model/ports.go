@@ -206,6 +206,7 @@ func (mute) Claim(string, string, time.Duration)                  {}
 func (mute) Volume(string, string)                                {}
 func (mute) Part(string, string)                                  {}
 func (mute) Expansion(string, string)                             {}
+func (mute) Snapshot(string)                                      {}
 func (mute) Pool(gate.State)                                      {}
 func (mute) Usage(string, usage.Pool)                             {}
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -22,7 +25,7 @@ func (p *Pool) Moving(ctx context.Context, id mounts.Identity, pv, object string
 			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
 		}
 		r.Moving = object
-		return s.rewrite(r)
+		return s.rewriteBeside(r)
 	})
 }
 
@@ -43,6 +46,17 @@ func (p *Pool) Moved(ctx context.Context, id mounts.Identity, pv, node string) e
 			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
 		}
 		r.Moving, r.Node = "", node
-		return s.rewrite(r)
+		return s.rewriteBeside(r)
 	})
+}
+
+// rewriteBeside is rewrite in another process than the daemon's, whose sweep may take away a record
+// that has no name yet: it is written again then.
+func (s *session) rewriteBeside(r record.Record) (err error) {
+	for range 3 {
+		if err = s.rewrite(r); !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return err
 }
