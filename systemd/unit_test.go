@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
