@@ -34,6 +34,8 @@ const (
 // stateOf says how a recorded volume stands: by where its directory is, then by its object.
 func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 	switch {
+	case v.Place == record.Nowhere && pv != nil && leaves(pv):
+		return phase(pv)
 	case v.Place == record.Nowhere && pv != nil:
 		return stateMissing
 	// its object did not go by the daemon's hand
@@ -62,6 +64,13 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 	default:
 		return stateOrphaned
 	}
+}
+
+// leaves reports whether a volume is removed with its data: it is not lost then.
+func leaves(pv *corev1.PersistentVolume) bool {
+	return pv.Status.Phase == corev1.VolumeReleased &&
+		(pv.DeletionTimestamp != nil ||
+			pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete)
 }
 
 // stateOfSnapshot is stateOf of a snapshot, by whether a VolumeSnapshotContent names it; nil: that

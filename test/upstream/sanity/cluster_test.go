@@ -294,5 +294,6 @@ func (uncounted) Claim(string, string, time.Duration) {}
 func (uncounted) Volume(string, string)               {}
 func (uncounted) Part(string, string)                 {}
 func (uncounted) Expansion(string, string)            {}
+func (uncounted) Snapshot(string)                     {}
 func (uncounted) Pool(gate.State)                     {}
 func (uncounted) Usage(string, usage.Pool)            {}
