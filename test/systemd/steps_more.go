@@ -252,11 +252,18 @@ func purge(e *environment) {
 }
 
 func rpm(e *environment) {
+	// The objects that the .deb's removal left of pools that this node's configuration has no more:
+	// status would tell of them.
+	const leftVolumes = `for pv in $(kubectl get pv -l 'hostpath-provisioner/pool in (data, near)' -o name); do
+		kubectl delete --wait=false $pv
+		kubectl patch $pv --type merge -p '{"metadata":{"finalizers":null}}' || true
+	done`
 	// This rpm's database is empty: it knows nothing of the systemd that is there.
 	said := e.docs("install.md", "Fedora and RHEL", "rpm -U hostpath-provisioner-*.x86_64.rpm", "rpm -U --nodeps /shared/packages/hostpath-provisioner-*.x86_64.rpm")
 	e.says(said, "installed and not started")
 	e.is("systemctl is-enabled "+service+" || true", "disabled")
 	e.sh("rpm -e hostpath-provisioner")
+	e.sh(leftVolumes)
 	dir := e.readme()
 	e.docs("upgrade.md", "Upgrade on Fedora and RHEL", "rpm -U hostpath-provisioner-*.x86_64.rpm", "rpm -U --nodeps /shared/packages-newer/hostpath-provisioner-*.x86_64.rpm")
 	e.says(e.sh("hostpath-provisioner version; cat /etc/hostpath-provisioner/config.toml"), "+after.", `kubeconfig = "/etc/hostpath-provisioner/kubeconfig"`)
