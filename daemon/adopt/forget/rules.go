@@ -68,10 +68,10 @@ func ForNode(f NodeFacts) plan.Verdict {
 func nodeForced(f NodeFacts) (plan.Verdict, bool) { return plan.Verdict{Action: Forget}, f.Forced }
 
 func nodeReady(f NodeFacts) (plan.Verdict, bool) {
-	is := func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	ready := false
+	if f.Node != nil {
+		ready, _ = plan.NodeReady(f.Node)
 	}
-	ready := f.Node != nil && slices.ContainsFunc(f.Node.Status.Conditions, is)
 	return refusal(ReasonNodeReady, "node %s is there and Ready", f.Name), ready
 }
 

@@ -1,8 +1,8 @@
 package why
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +53,7 @@ func (a *asker) claim(ctx context.Context, namespace, name string,
 		f.blind = !a.seen("storage classes", err)
 	}
 	f.ours = f.is != nil && a.Serves(f.is.Provisioner)
-	f.node = a.node(ctx, chosen(c))
+	f.node = a.node(ctx, plan.Chosen(c))
 	if pods == nil {
 		f.pods, f.alone = a.podsOf(ctx, c)
 	}
@@ -65,28 +65,22 @@ func (a *asker) claim(ctx context.Context, namespace, name string,
 			break
 		}
 	}
-	if c.Spec.VolumeName == "" && f.ours {
-		page.Rooms = a.rooms(ctx, f)
-	}
-	if c.Spec.VolumeName != "" {
-		if volume, err := a.volume(ctx, c.Spec.VolumeName); a.seenPart("volumes", err) {
-			page.Parts = append(page.Parts, volume)
+	if c.Spec.VolumeName == "" {
+		page.on = f.node.name
+		if f.ours {
+			page.Rooms = a.rooms(ctx, f)
 		}
+		return page, nil
+	}
+	if volume, err := a.volume(ctx, c.Spec.VolumeName); a.seenPart("volumes", err) {
+		page.Parts, page.on = []Page{volume}, volume.on
 	}
 	return page, nil
 }
 
 // seenPart is seen, for an object that need not exist.
 func (a *asker) seenPart(what string, err error) bool {
-	if _, gone := err.(NotFoundError); gone {
-		return false
-	}
-	return a.seen(what, err)
-}
-
-// chosen is the node that a claim's author named, or the scheduler chose, "" for none.
-func chosen(c *corev1.PersistentVolumeClaim) string {
-	return cmp.Or(c.Annotations[plan.ProvisionOnNode], c.Annotations[plan.SelectedNode])
+	return !errors.As(err, new(NotFoundError)) && a.seen(what, err)
 }
 
 // podsOf are the pods of the namespace that use a claim and have not ended; unseen if they may not
@@ -209,12 +203,7 @@ func claimBindsAtOnce(f claimFacts) (waits, bool) {
 	return waits{
 		"a node with room for it: its class binds at once, to whichever is first",
 		"on a node that should have room: hostpath-provisioner check",
-	}, !f.waitsForPod()
-}
-
-func (f claimFacts) waitsForPod() bool {
-	return f.is != nil && f.is.VolumeBindingMode != nil &&
-		*f.is.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	}, !plan.WaitsForConsumer(f.is)
 }
 
 func podsUnseen(f claimFacts) (waits, bool) {

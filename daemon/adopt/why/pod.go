@@ -2,6 +2,7 @@ package why
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func (a *asker) pod(ctx context.Context, namespace, name string) (Page, error) {
 	on := map[string][]string{} // claims by the nodes of their volumes
 	for _, claim := range plan.PodClaimNames(p, len(p.Spec.Volumes)) {
 		part, err := a.claim(ctx, namespace, claim, []*corev1.Pod{p})
-		if _, gone := err.(NotFoundError); gone {
+		if errors.As(err, new(NotFoundError)) {
 			part = Page{Object: "claim " + namespace + "/" + claim, State: "it does not exist",
 				Waits: "its being made", Help: "make it; a StatefulSet makes those of its own pods"}
 			err = nil
@@ -38,28 +39,12 @@ func (a *asker) pod(ctx context.Context, namespace, name string) (Page, error) {
 			continue
 		}
 		page.Parts = append(page.Parts, part)
-		if node := a.nodeOf(ctx, namespace, claim); node != "" {
-			on[node] = append(on[node], claim)
+		if part.on != "" {
+			on[part.on] = append(on[part.on], claim)
 		}
 	}
 	page.Waits, page.Help = podWaits(p, page.Parts, on)
 	return page, nil
-}
-
-// nodeOf is the node that a claim's volume is on, or that was chosen for it.
-func (a *asker) nodeOf(ctx context.Context, namespace, name string) string {
-	c, err := a.GetClaim(ctx, namespace, name)
-	if err != nil || c == nil {
-		return ""
-	}
-	if c.Spec.VolumeName == "" {
-		return chosen(c)
-	}
-	v, err := a.GetVolume(ctx, c.Spec.VolumeName)
-	if err != nil || v == nil {
-		return ""
-	}
-	return v.Labels[plan.NodeLabel]
 }
 
 // podWaits is what a pod waits for, of its claims.
@@ -72,8 +57,8 @@ func podWaits(p *corev1.Pod, claims []Page, on map[string][]string) (what, help 
 			all = append(all, fmt.Sprintf("%s on node %s", names, words.Name(node)))
 		}
 		slices.Sort(all)
-		what = "claims that are on different nodes, and a pod runs on one: " + strings.Join(all, "; ")
-		return what, "give all claims of a pod classes with WaitForFirstConsumer, " +
+		what = "claims that are on different nodes, and a pod runs on one: "
+		return what + strings.Join(all, "; "), "give all claims of a pod classes with WaitForFirstConsumer, " +
 			"and make again those without data"
 	}
 	var waiting []string

@@ -41,7 +41,8 @@ func (a *asker) volume(ctx context.Context, name string) (Page, error) {
 			f.claim = claim
 		}
 	}
-	page := Page{Object: "volume " + name, State: f.state(), Events: a.events(ctx, v)}
+	page := Page{Object: "volume " + name, State: f.state(), on: f.node.name}
+	page.Events = a.events(ctx, v)
 	for _, rule := range volumeRules {
 		if w, applies := rule(f); applies {
 			page.Waits, page.Help = w.what, w.help
@@ -101,7 +102,8 @@ func (f volumeFacts) removal(why string) waits {
 func volumeKept(f volumeFacts) (waits, bool) {
 	return waits{
 			"nobody: its claim is gone, and its policy keeps it",
-			"kubectl delete pv " + f.Name + " keeps the data on the disk; to remove that, too: kubectl patch pv " +
+			"kubectl delete pv " + f.Name + " keeps the data on the disk; to remove that, too: " +
+				"kubectl patch pv " +
 				f.Name + ` -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'`,
 		}, f.Status.Phase == corev1.VolumeReleased &&
 			f.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain

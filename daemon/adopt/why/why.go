@@ -46,6 +46,8 @@ type Page struct {
 	Events []Event // the last ones, the newest first
 	Unseen []string
 	Parts  []Page // a pod's claims, the volume of a claim
+
+	on string // the node that a claim's or volume's data is on, or is to be; "" for none
 }
 
 // Room is the largest volume that a node could give.
@@ -163,9 +165,7 @@ func (a *asker) node(ctx context.Context, name string) node {
 	}
 	n.gone = is == nil
 	if is != nil {
-		n.ready = slices.ContainsFunc(is.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
+		n.ready, _ = plan.NodeReady(is)
 	}
 	return n
 }

@@ -88,7 +88,9 @@ func TestClaimInOrder(t *testing.T) {
 		}, "its expansion: it has 1Gi: it is too much"},
 		{"it is lost", func() { f.Status.Phase, f.Spec.VolumeName = corev1.ClaimLost, "pv" },
 			"its volume pv, which does not exist any more"},
-		{"it is deleted", func() { f.DeletionTimestamp = &metav1.Time{}; f.Finalizers = []string{"x/y"} },
+		{"it is deleted", func() {
+			f.DeletionTimestamp, f.Finalizers = &metav1.Time{}, []string{"x/y"}
+		},
 			"its deletion: it has x/y"},
 	}
 	for _, step := range steps {
@@ -110,7 +112,7 @@ func TestVolumeInOrder(t *testing.T) {
 		want string
 	}{
 		{"released", func() {},
-			"the daemon of node node-a: its claim is gone; on node node-a: hostpath-provisioner status"},
+			"the daemon of node node-a: its claim is gone; on node node-a: hostpath-provisioner"},
 		{"kept", func() {
 			v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		},

@@ -82,7 +82,7 @@ func (w *Watch) look(ctx context.Context) (n int, err error) {
 	silent := map[string]*corev1.Node{}
 	err = w.API.EachNode(ctx, func(node *corev1.Node) {
 		label := plan.NodeLabelValue(node.Name)
-		if is, _ := Ready(node); is {
+		if is, _ := plan.NodeReady(node); is {
 			ready = append(ready, label)
 		} else {
 			silent[label] = node.DeepCopy()

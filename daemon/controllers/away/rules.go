@@ -2,7 +2,6 @@ package away
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +23,7 @@ type Facts struct {
 }
 
 var rules = []func(Facts) (plan.Verdict, bool){
-	ofOthers, ofSomebody, ready, justLeft, waitsForRemoval, used,
+	ofOthers, ofManyNodes, ready, justLeft, waitsForRemoval, used,
 }
 
 // For decides whether a volume's node is to be told of, on its claim, or on the volume itself if
@@ -42,29 +41,16 @@ func ofOthers(f Facts) (plan.Verdict, bool) {
 	return plan.Verdict{Action: plan.Ignore}, !f.Serves(f.Volume.Annotations[plan.ProvisionedBy])
 }
 
-// ofSomebody: a volume of scope shared or every-node has no node that it waits for.
-func ofSomebody(f Facts) (plan.Verdict, bool) {
+// ofManyNodes: a volume of scope shared or every-node has no node that it waits for.
+func ofManyNodes(f Facts) (plan.Verdict, bool) {
 	return plan.Verdict{Action: plan.Ignore}, plan.ScopeOf(f.Volume) != plan.ScopeNode
-}
-
-// Ready reports whether a Node is, and since when it is not. A Node that has not said so yet is
-// new.
-func Ready(n *corev1.Node) (is bool, since time.Time) {
-	at := slices.IndexFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady
-	})
-	if at < 0 {
-		return false, n.CreationTimestamp.Time
-	}
-	c := n.Status.Conditions[at]
-	return c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
 }
 
 func ready(f Facts) (plan.Verdict, bool) {
 	if f.Node == nil {
 		return plan.Verdict{}, false
 	}
-	is, _ := Ready(f.Node)
+	is, _ := plan.NodeReady(f.Node)
 	return plan.Verdict{Action: plan.Ignore}, is
 }
 
@@ -72,7 +58,7 @@ func justLeft(f Facts) (plan.Verdict, bool) {
 	if f.Node == nil {
 		return plan.Verdict{}, false
 	}
-	_, since := Ready(f.Node)
+	_, since := plan.NodeReady(f.Node)
 	return plan.Verdict{Action: plan.Ignore}, f.Now.Sub(since) < After
 }
 

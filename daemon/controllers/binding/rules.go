@@ -31,7 +31,7 @@ func namesNode(claim *corev1.PersistentVolumeClaim) bool {
 func bothModes(classes []*storagev1.StorageClass) bool {
 	modes := map[bool]bool{}
 	for _, c := range classes {
-		modes[waitsForConsumer(c)] = true
+		modes[WaitsForConsumer(c)] = true
 	}
 	return len(modes) > 1
 }
@@ -56,13 +56,13 @@ func nodeChoice(c Claim) string {
 	switch node := c.Annotations[plan.ProvisionOnNode]; {
 	case node != "":
 		return "names node " + words.Name(node)
-	case waitsForConsumer(c.Class):
+	case WaitsForConsumer(c.Class):
 		return "waits for the pod"
 	default:
 		return "is provided at once on any node"
 	}
 }
 
-func waitsForConsumer(class *storagev1.StorageClass) bool {
+func WaitsForConsumer(class *storagev1.StorageClass) bool {
 	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }

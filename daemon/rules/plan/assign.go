@@ -78,5 +78,5 @@ const LagPerClaim = 50 * time.Millisecond
 
 // Contended reports whether any node may take the claim.
 func Contended(f ClaimFacts) bool {
-	return f.Class != nil && !waitsForConsumer(f.Class) && f.chosen() == "" && f.Refusal == nil && !f.Pool.OfAllNodes() && f.otherNodes()
+	return f.Class != nil && !WaitsForConsumer(f.Class) && f.chosen() == "" && f.Refusal == nil && !f.Pool.OfAllNodes() && f.otherNodes()
 }

@@ -152,7 +152,7 @@ func OnlySelected(c *corev1.PersistentVolumeClaim) bool {
 // its own plugins, whose claims it provisions itself or hands to another provisioner
 // (pkg/controller/volume/persistentvolume, provisionClaim).
 func (s Self) BySelection(class *storagev1.StorageClass) bool {
-	return !s.AwaitRequest && waitsForConsumer(class) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
+	return !s.AwaitRequest && WaitsForConsumer(class) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
 }
 
 // VolumeName is the name of a claim's volume in this and every other external provisioner.
@@ -165,8 +165,11 @@ func askedProvisioner(c *corev1.PersistentVolumeClaim) string {
 	return c.Annotations[StorageProvisionerBeta]
 }
 
-func waitsForConsumer(class *storagev1.StorageClass) bool {
-	return class != nil && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+// WaitsForConsumer reports whether a class makes no volume before a pod uses the claim; nil does
+// not.
+func WaitsForConsumer(class *storagev1.StorageClass) bool {
+	return class != nil && class.VolumeBindingMode != nil &&
+		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // nodeOpen: no node has been chosen for the claim, or one that left it alone.
@@ -247,7 +250,7 @@ func (f ClaimFacts) provisioner() string {
 	asked := askedProvisioner(f.Claim)
 	switch {
 	case asked != "" || f.Class == nil:
-	case f.Claim.Annotations[ProvisionOnNode] != "" && waitsForConsumer(f.Class):
+	case f.Claim.Annotations[ProvisionOnNode] != "" && WaitsForConsumer(f.Class):
 		return f.Class.Provisioner
 	case openCopy(f.Claim) && f.TakesClones(f.Class) && f.mayServe(f.Claim):
 		return f.Class.Provisioner
@@ -306,7 +309,7 @@ func classMissing(f ClaimFacts) (Verdict, bool) {
 // noNodeChosen: a WaitForFirstConsumer claim that lost its node (a node released it) waits for
 // the scheduler.
 func noNodeChosen(f ClaimFacts) (Verdict, bool) {
-	return Verdict{Action: Ignore}, waitsForConsumer(f.Class) && f.nodeOpen()
+	return Verdict{Action: Ignore}, WaitsForConsumer(f.Class) && f.nodeOpen()
 }
 
 // notYetAssigned: kube-controller-manager asks no provisioner for a WaitForFirstConsumer claim
@@ -316,7 +319,7 @@ func notYetAssigned(f ClaimFacts) (Verdict, bool) {
 	if f.Pool.Scope == ScopeShared && a[SelectedNode] != "" {
 		return Verdict{}, false // any node will do
 	}
-	return Verdict{Action: Assign}, waitsForConsumer(f.Class) && a[ProvisionOnNode] == f.Node && a[SelectedNode] != f.Node
+	return Verdict{Action: Assign}, WaitsForConsumer(f.Class) && a[ProvisionOnNode] == f.Node && a[SelectedNode] != f.Node
 }
 
 // notOurTurn: any node may publish an Immediate claim of scope every-node, and one should.

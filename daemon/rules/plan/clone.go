@@ -61,7 +61,7 @@ func SourceVolumeMatters(f ClaimFacts) bool {
 // TakesClones reports whether copies of a class that waits for a consumer are taken before the
 // scheduler chose a node.
 func (s Self) TakesClones(class *storagev1.StorageClass) bool {
-	return waitsForConsumer(class) && s.Serves(class.Provisioner) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
+	return WaitsForConsumer(class) && s.Serves(class.Provisioner) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
 }
 
 // openCopy reports whether a claim is a copy that has no node and that no provisioner was asked

@@ -76,7 +76,7 @@ func (f ClaimFacts) ofOther() (Verdict, bool) {
 		return Verdict{Action: Inquire}, true
 	case f.Inquiry.Volume:
 		return Verdict{Action: Wait, After: inquireAgain}, true
-	case !named && !waitsForConsumer(f.Class):
+	case !named && !WaitsForConsumer(f.Class):
 		return Verdict{}, false
 	case f.Inquiry.Gone && named:
 		return f.remind(ReasonNodeNotFound, "the claim names node %s in "+ProvisionOnNode+", and the cluster has no node of this name")

@@ -109,7 +109,7 @@ func (s Self) Unplaced(c *corev1.PersistentVolumeClaim, class *storagev1.Storage
 // Compares reports whether the scheduler chooses the nodes of a class's claims by what is
 // published; class may be nil.
 func (s Self) Compares(class *storagev1.StorageClass) bool {
-	return waitsForConsumer(class) && slices.Contains(s.Drivers(), class.Provisioner)
+	return WaitsForConsumer(class) && slices.Contains(s.Drivers(), class.Provisioner)
 }
 
 // NodeOpen reports whether a claim has neither a volume nor a node.
