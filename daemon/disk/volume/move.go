@@ -3,6 +3,7 @@ package volume
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -14,18 +15,7 @@ import (
 // durably. Wherever the directory is, it is not touched. A crash leaves the record before or after.
 func (p *Pool) Moving(ctx context.Context, id mounts.Identity, pv, object string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
-			return err
-		}
-		r, err := s.load(pv)
-		if err != nil {
-			return err
-		}
-		if r.Moving == object { // by an earlier call, which may have died before it was durable
-			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
-		}
-		r.Moving = object
-		return s.rewriteBeside(r)
+		return s.noteBeside(pv, func(r *record.Record) { r.Moving = object })
 	})
 }
 
@@ -33,30 +23,36 @@ func (p *Pool) Moving(ctx context.Context, id mounts.Identity, pv, object string
 // removed meanwhile is fine.
 func (p *Pool) Moved(ctx context.Context, id mounts.Identity, pv, node string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
-			return err
-		}
-		r, err := s.load(pv)
-		switch {
-		case errors.Is(err, ErrNotRecorded):
+		err := s.noteBeside(pv, func(r *record.Record) { r.Moving, r.Node = "", node })
+		if errors.Is(err, ErrNotRecorded) {
 			return nil
-		case err != nil:
-			return err
-		case r.Moving == "" && r.Node == node:
-			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
 		}
-		r.Moving, r.Node = "", node
-		return s.rewriteBeside(r)
+		return err
 	})
 }
 
-// rewriteBeside is rewrite in another process than the daemon's, whose sweep may take away a record
-// that has no name yet: it is written again then.
-func (s *session) rewriteBeside(r record.Record) (err error) {
-	for range 3 {
-		if err = s.rewrite(r); !errors.Is(err, unix.ENOENT) {
+// attempts is how often a note is written beside a daemon that writes the same record.
+const attempts = 3
+
+// noteBeside changes a record from another process than the daemon's, whose locks it has not. A
+// record that has no name yet the daemon's sweep may take away, or its own write may stand in its
+// place: so what is there is read afterwards, and changed again where the note is not in it.
+func (s *session) noteBeside(pv string, note func(*record.Record)) error {
+	if err := s.open(volumesDir); err != nil {
+		return err
+	}
+	for range attempts {
+		is, err := s.load(pv)
+		if err != nil {
+			return err
+		}
+		noted := is
+		if note(&noted); noted == is { // by this call, or by an earlier one, which may have died
+			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
+		}
+		if err := s.rewrite(noted); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
-	return err
+	return fmt.Errorf("the record of volume %q is written by another process", pv)
 }

@@ -1,6 +1,8 @@
 package volume
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
@@ -38,6 +40,50 @@ func TestMoving(t *testing.T) {
 	must(t, r.Moved(t.Context(), r.id, pv, "node-b"))
 	if err := r.Moving(t.Context(), r.id, pv, "{}"); err == nil {
 		t.Error("a volume that is not recorded is noted")
+	}
+}
+
+// The daemon writes records, too: its sweep takes one away that has no name yet, or it writes its
+// own in the same place. The note is in the record all the same, beside what the daemon noted; where
+// that does not end, the call says so.
+func TestMovingBesideTheDaemon(t *testing.T) {
+	for name, test := range map[string]struct {
+		times int
+		swept bool // or written over
+		fails bool
+	}{
+		"swept once": {1, true, false}, "swept again and again": {attempts, true, true},
+		"written over once": {1, false, false}, "written over again and again": {attempts, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := onTmpfs(t)
+			adopted(t, r)
+			is, err := r.Lookup(t.Context(), r.id, pv)
+			must(t, err)
+			unnamed := filepath.Join(r.path, metaDir, volumesDir, pv+".json.new")
+			left := test.times
+			r.atCrashPoint = func(step string) {
+				if step != "record durable" || left == 0 {
+					return
+				}
+				left--
+				must(t, os.Remove(unnamed))
+				if !test.swept {
+					is.Retained = true
+					text, err := is.Encode()
+					must(t, err)
+					must(t, os.WriteFile(unnamed, text, 0o600))
+				}
+			}
+			err = r.Moving(t.Context(), r.id, pv, "{}")
+			if left > 0 || (err != nil) != test.fails {
+				t.Fatalf("%v, and %d times more", err, left)
+			}
+			if !test.fails {
+				is.Moving = "{}"
+				wantRecord(t, r, is)
+			}
+		})
 	}
 }
 
