@@ -361,7 +361,7 @@ func (g *generation) status() Status {
 	s.NodeUnknown = s.Ready && !known
 	counts := g.countVolumes()
 	for _, p := range g.cfg.Pools {
-		state := g.controller.Told(p.Name)
+		state := g.controller.Reported(p.Name)
 		pool := poolStatus(state, p)
 		pool.Used, pool.States = g.used(p, state.Report), g.controller.States(p.Name)
 		pool.Volumes, pool.Worker = counts[pool.Name], leadership.NodeOf(g.controller.Leader(pool.Name))

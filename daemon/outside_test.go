@@ -22,33 +22,89 @@ type dependency struct {
 
 // outside are the modules of others that may be imported, why, and by which packages.
 var outside = []dependency{
-	{"golang.org/x/sys/unix", "system calls", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/node/confine", "daemon/node/csi", "daemon/node/csi/freeze", "daemon/node/csi/target", "daemon/node/inline", "daemon/host/ipc", "daemon/controllers/leadership", "daemon/host/mountpoint", "daemon/host/prepare", "daemon/host/prober", "daemon/host/state", "daemon/disk/volume", "daemon/disk/tree", "daemon/disk/treecopy", "hostcheck", "hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume", "selinux"}},
-	{"k8s.io/api/", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/rules/adoptrules", "daemon/controllers/binding", "daemon/rules/claimfilter", "daemon/kube/claimindex", "daemon/controllers", "daemon/controllers/everynode", "daemon/controllers/expansion", "daemon/adopt/follow", "daemon/adopt/forget", "daemon/controllers/away", "daemon/kube", "daemon/controllers/leadership", "daemon/controllers/ownership", "daemon/rules/plan", "daemon/controllers/report", "daemon/adopt/unpublish", "daemon/adopt/why", "packaging"}},
-	{"k8s.io/apimachinery/pkg/util/duration", "ages as kubectl prints them", []string{"cmd/hostpath-provisioner"}},
-	{"k8s.io/apimachinery/pkg/api/equality", "an object compared with what it is to be", []string{"daemon/adopt/follow"}},
-	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{"daemon/adopt", "daemon/adopt/follow", "daemon/rules/adoptrules", "daemon/config", "daemon/controllers/expansion", "daemon/rules/plan"}},
-	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{"cmd/hostpath-provisioner", "daemon/rules/adoptrules", "daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/rules/plan", "daemon/spec/snapshotapi", "daemon/adopt/why", "packaging"}},
-	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/controllers/leadership", "daemon/rules/plan", "daemon/host/state", "packaging"}},
-	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{"daemon/adopt", "daemon/controllers/binding", "daemon/rules/claimfilter", "daemon/adopt/follow", "daemon/kube", "daemon/controllers/report", "daemon/spec/snapshotapi"}},
-	{"k8s.io/apimachinery/pkg/runtime", "objects of an API group that k8s.io/api has not", []string{"daemon/spec/snapshotapi"}},
-	{"k8s.io/apimachinery/pkg/runtime", "objects of several kinds in one list", []string{"cmd/hostpath-provisioner"}},
-	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{"daemon/adopt", "daemon/controllers", "daemon/controllers/expansion", "daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/controllers/presence", "daemon/controllers/report", "daemon/controllers/storagecapacity", "daemon/adopt/unpublish", "daemon/adopt/why"}},
-	{"k8s.io/apimachinery/pkg/", "an object and a selector of the API server's, compared with what is known here", []string{"daemon/kube/claimindex"}},
+	{"golang.org/x/sys/unix", "system calls", []string{
+		"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/node/confine",
+		"daemon/node/csi", "daemon/node/csi/freeze", "daemon/node/csi/target",
+		"daemon/node/inline", "daemon/host/ipc", "daemon/controllers/leadership",
+		"daemon/host/mountpoint", "daemon/host/prepare", "daemon/host/prober", "daemon/host/state",
+		"daemon/disk/volume", "daemon/disk/tree", "daemon/disk/treecopy", "hostcheck",
+		"hostcheck/mounts", "hostcheck/openat", "hostcheck/quota", "hostcheck/subvolume",
+		"selinux",
+	}},
+	{"k8s.io/api/", "the objects that rules decide about", []string{
+		"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/rules/adoptrules",
+		"daemon/controllers/binding", "daemon/rules/claimfilter", "daemon/kube/claimindex",
+		"daemon/controllers", "daemon/controllers/everynode", "daemon/controllers/expansion",
+		"daemon/adopt/follow", "daemon/adopt/forget", "daemon/controllers/away", "daemon/kube",
+		"daemon/controllers/leadership", "daemon/controllers/ownership", "daemon/rules/plan",
+		"daemon/controllers/report", "daemon/adopt/unpublish", "daemon/adopt/why", "packaging",
+	}},
+	{"k8s.io/apimachinery/pkg/util/duration", "ages as kubectl prints them", []string{
+		"cmd/hostpath-provisioner",
+	}},
+	{"k8s.io/apimachinery/pkg/api/equality", "an object compared with what it is to be", []string{
+		"daemon/adopt/follow",
+	}},
+	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{
+		"daemon/adopt", "daemon/adopt/follow", "daemon/rules/adoptrules", "daemon/config",
+		"daemon/controllers/expansion", "daemon/rules/plan",
+	}},
+	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{
+		"cmd/hostpath-provisioner", "daemon/rules/adoptrules", "daemon/adopt/follow",
+		"daemon/adopt/forget", "daemon/kube", "daemon/rules/plan", "daemon/spec/snapshotapi",
+		"daemon/adopt/why", "packaging",
+	}},
+	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{
+		"cmd/hostpath-provisioner", "daemon", "daemon/config", "daemon/controllers/leadership",
+		"daemon/rules/plan", "daemon/host/state", "packaging",
+	}},
+	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{
+		"daemon/adopt", "daemon/controllers/binding", "daemon/rules/claimfilter",
+		"daemon/adopt/follow", "daemon/kube", "daemon/controllers/report",
+		"daemon/spec/snapshotapi",
+	}},
+	{"k8s.io/apimachinery/pkg/runtime", "objects of an API group that k8s.io/api has not", []string{
+		"daemon/spec/snapshotapi",
+	}},
+	{"k8s.io/apimachinery/pkg/runtime", "objects of several kinds in one list", []string{
+		"cmd/hostpath-provisioner",
+	}},
+	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{
+		"daemon/adopt", "daemon/controllers", "daemon/controllers/expansion",
+		"daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/controllers/presence",
+		"daemon/controllers/report", "daemon/controllers/storagecapacity",
+		"daemon/adopt/unpublish", "daemon/adopt/why",
+	}},
+	{"k8s.io/apimachinery/pkg/", "an object and a selector of the API server's, compared with what is known here", []string{
+		"daemon/kube/claimindex",
+	}},
 	{"k8s.io/apimachinery/", "requests and watches", []string{"daemon/kube"}},
-	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{"daemon/controllers/binding", "daemon/controllers"}},
+	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{
+		"daemon/controllers/binding", "daemon/controllers",
+	}},
 	{"k8s.io/client-go/", "the API", []string{"daemon/kube"}},
 	{"k8s.io/klog/v2", "to silence client-go", []string{"cmd/hostpath-provisioner"}},
 	{"github.com/spf13/cobra", "commands and flags", []string{"cmd/hostpath-provisioner"}},
 	{"github.com/BurntSushi/toml", "the configuration", []string{"daemon/config"}},
-	{"github.com/landlock-lsm/go-landlock/landlock", "Landlock's versions", []string{"daemon/node/confine"}},
+	{"github.com/landlock-lsm/go-landlock/landlock", "Landlock's versions", []string{
+		"daemon/node/confine",
+	}},
 	{"github.com/prometheus/client_golang/", "metrics", []string{"daemon/metrics"}},
 	{"github.com/opencontainers/selinux/go-selinux", "labels", []string{"selinux"}},
 	{"github.com/coreos/go-systemd/v22/", "notification, journal and sockets", []string{"systemd"}},
-	{"github.com/container-storage-interface/spec/lib/go/csi", "the Container Storage Interface", []string{"daemon/node/csi"}},
+	{"github.com/container-storage-interface/spec/lib/go/csi", "the Container Storage Interface", []string{
+		"daemon/node/csi",
+	}},
 	{"google.golang.org/grpc", "its transport", []string{"daemon/node/csi"}},
-	{"google.golang.org/protobuf/types/known/wrapperspb", "a field of its messages", []string{"daemon/node/csi"}},
-	{"k8s.io/kubelet/pkg/apis/pluginregistration/v1", "kubelet's registration of plugins", []string{"daemon/node/csi"}},
-	{"github.com/prometheus/exporter-toolkit/web", "who may read the metrics", []string{"daemon/config", "daemon/metrics"}},
+	{"google.golang.org/protobuf/types/known/wrapperspb", "a field of its messages", []string{
+		"daemon/node/csi",
+	}},
+	{"k8s.io/kubelet/pkg/apis/pluginregistration/v1", "kubelet's registration of plugins", []string{
+		"daemon/node/csi",
+	}},
+	{"github.com/prometheus/exporter-toolkit/web", "who may read the metrics", []string{
+		"daemon/config", "daemon/metrics",
+	}},
 	{"go.yaml.in/yaml/v2", "the files that it reads, by its parser", []string{"daemon/config"}},
 	{"sigs.k8s.io/yaml", "the packages' own description", []string{"packaging/install"}},
 }

@@ -117,7 +117,7 @@ type poolWorker struct {
 	sweep     chan struct{}       // remove the inline volumes that no pod has
 	inline    sync.Mutex          // held while one is made, or taken out of the pool
 	outage    outage
-	spent     spent
+	promised  promised
 	tally     tally
 	takes     atomic.Pointer[usage.Pool] // as last measured; nil: not known
 	// Used by the pool's loop alone: what the log and the node were told last, and how often it

@@ -85,14 +85,14 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 		w.disk.Close()
 	}
 	w.elector.Look() // a leader that cannot work any more leaves the pool to another node
-	told := w.told(after)
-	c.Metrics.Pool(told)
+	seen := w.asReported(after)
+	c.Metrics.Pool(seen)
 	w.outage.note(after.Open(), time.Now())
-	if gate.Changed(w.last, told) {
+	if gate.Changed(w.last, seen) {
 		w.changes.Note()
 	}
-	w.last = told
-	c.reportPool(w, told)
+	w.last = seen
+	c.reportPool(w, seen)
 	moved := gate.Moved(before, after)
 	if after.Removable() && (!before.Removable() || moved) {
 		signal(w.recheck)

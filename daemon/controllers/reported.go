@@ -9,14 +9,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-// spent is whether all of a pool is promised, and since when that is so or is not.
-type spent struct {
+// promised is whether all of a pool is promised, and since when that is so or is not.
+type promised struct {
 	mu    sync.Mutex
 	is    bool
 	since time.Time
 }
 
-func (s *spent) note(is bool, now time.Time) (since time.Time) {
+func (s *promised) note(is bool, now time.Time) (since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.is != is {
@@ -25,15 +25,15 @@ func (s *spent) note(is bool, now time.Time) (since time.Time) {
 	return s.since
 }
 
-// told is the state of a pool as people and metrics are told it: an open one that has nothing left
+// asReported is the state of a pool as it is reported to people and metrics: an open one that has nothing left
 // to promise is full. The gate stays open, because a volume that goes makes room without a look at
 // the pool, and what little is left may be asked for.
-func (w *poolWorker) told(now gate.State) gate.State {
+func (w *poolWorker) asReported(now gate.State) gate.State {
 	message := ""
 	if room, _, counted := w.disk.Room(); counted && now.Open() {
 		message = plan.AllPromised(room)
 	}
-	if since := w.spent.note(message != "", time.Now()); since.After(now.Since) && now.Open() {
+	if since := w.promised.note(message != "", time.Now()); since.After(now.Since) && now.Open() {
 		now.Since = since
 	}
 	if message != "" {
@@ -44,11 +44,11 @@ func (w *poolWorker) told(now gate.State) gate.State {
 	return now
 }
 
-// Told is the state of a pool as people are told it.
-func (c *Controller) Told(pool string) gate.State {
+// Reported is the state of a pool as it is reported to people and metrics.
+func (c *Controller) Reported(pool string) gate.State {
 	state := c.Gate.State(pool)
 	if w := c.workers[pool]; w != nil && pool != "" {
-		return w.told(state)
+		return w.asReported(state)
 	}
 	return state
 }
