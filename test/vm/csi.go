@@ -21,12 +21,8 @@ const (
 func (p *play) driverBefore() {
 	p.step("the CSI driver's sockets are there, with a label from before", func() (string, error) {
 		sockets := strings.Join(p.driverSockets(), " ")
-		if _, err := p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable --now hostpath-provisioner-csi.socket && chcon -t container_file_t " + sockets); err != nil {
-			return "", err
-		}
-		if _, err := p.do("mkdir -m 0700 " + driverRuntime + " && chcon -t var_run_t " + driverRuntime); err != nil {
-			return "", err
-		}
+		must(p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable --now hostpath-provisioner-csi.socket && chcon -t container_file_t " + sockets))
+		must(p.do("mkdir -m 0700 " + driverRuntime + " && chcon -t var_run_t " + driverRuntime))
 		return p.expect("ls -Z "+sockets, ":container_file_t:s0 "+p.driverSockets()[0], ":container_file_t:s0 "+p.driverSockets()[1])
 	})
 }
@@ -54,12 +50,8 @@ func (p *play) driver() {
 	})
 	var claim, dir string
 	p.step("kubelet's calls start the service in its own domain", func() (_ string, err error) {
-		if claim, dir, err = p.bound("fast"); err != nil {
-			return "", err
-		}
-		if _, err := p.expect(p.call("registered"), p.namespace+" "+p.driverSockets()[0], "done"); err != nil {
-			return "", err
-		}
+		claim, dir = must2(p.bound("fast"))
+		must(p.expect(p.call("registered"), p.namespace+" "+p.driverSockets()[0], "done"))
 		return p.expect("ps -o label= -p $(systemctl show -P MainPID hostpath-provisioner-csi.service)", ":hostpath_provisioner_csi_t:s0")
 	})
 	if dir == "" {
@@ -76,45 +68,31 @@ func (p *play) published(pv, dir string) {
 	target := path.Join(kubeletRoot, "pods/u-1/volumes/kubernetes.io~csi", pv, "mount")
 	publish := p.call("publish", "u-1", pv, "fast", dir)
 	p.step("a volume is mounted for a pod, whose container reads and writes it", func() (string, error) {
-		if _, err := p.expect("echo data > "+dir+"/file; "+publish, "done"); err != nil {
-			return "", err
-		}
+		must(p.expect("echo data > "+dir+"/file; "+publish, "done"))
 		return p.expect("mount --bind "+target+" /mnt/volume && "+confined+
 			"/mnt/image/busybox sh -c 'cd /mnt/volume && cat file > copy'; umount /mnt/volume; cat "+dir+"/copy; ls -Z "+dir+"/copy", "container_file_t:s0", "data\n")
 	})
 	p.step("again, and its statistics, and unmounted", func() (string, error) {
 		for _, call := range []string{publish, p.call("stats", "u-1", pv), p.call("unpublish", "u-1", pv)} {
-			if _, err := p.expect(call, "done"); err != nil {
-				return "", err
-			}
+			must(p.expect(call, "done"))
 		}
 		return p.expect("ls -A "+path.Dir(target)+"; echo empty", "empty\n", "!mount")
 	})
 	p.step("without its pool it is refused, and unmounted", func() (string, error) {
-		if _, err := p.expect(publish, "done"); err != nil {
-			return "", err
-		}
-		if _, err := p.do("umount -l /srv/fast"); err != nil {
-			return "", err
-		}
+		must(p.expect(publish, "done"))
+		must(p.do("umount -l /srv/fast"))
 		defer p.do("mount /srv/fast")
-		if _, err := p.expect(p.call("unpublish", "u-1", pv), "done"); err != nil {
-			return "", err
-		}
+		must(p.expect(p.call("unpublish", "u-1", pv), "done"))
 		return p.expect(publish, "is closed: /srv/fast is not a mount point", "!done")
 	})
 	p.step("a confined container that sees the socket may not connect", func() (string, error) {
-		if _, err := p.do("mkdir -p /mnt/kubelet/plugins_registry && cp " + kubelet + " /mnt/image/calls && chcon -R -t container_file_t /mnt/image /mnt/kubelet"); err != nil {
-			return "", err
-		}
+		must(p.do("mkdir -p /mnt/kubelet/plugins_registry && cp " + kubelet + " /mnt/image/calls && chcon -R -t container_file_t /mnt/image /mnt/kubelet"))
 		const calls = confined + "/mnt/image/calls"
 		if _, err := p.expect(calls+" > /dev/null; echo code $?", "code 2\n"); err != nil {
 			return "", fmt.Errorf("the program does not run there: %w", err)
 		}
 		in := "mount --bind " + kubeletRoot + "/plugins_registry /mnt/kubelet/plugins_registry && " + calls + " /mnt/kubelet " + p.namespace + " registered > /dev/null; echo code $?; umount /mnt/kubelet/plugins_registry"
-		if _, err := p.expect(in, "code 1\n"); err != nil {
-			return "", err
-		}
+		must(p.expect(in, "code 1\n"))
 		return p.expect("journalctl -k --no-pager -o cat -g 'avc: .*scontext=system_u:system_r:container_t:s0:c1,c2 .*hostpath_provisioner_csi_socket_t'", "{ write }")
 	})
 }
@@ -127,9 +105,7 @@ eval "$1" && echo "was done"
 `
 	record := "/srv/fast/.hostpath-provisioner/volumes/" + path.Base(dir) + ".json"
 	p.step("the CSI driver's domain reads records", func() (string, error) {
-		if _, err := p.do("cat > " + attempt + " <<'EOF'\n" + script + "EOF\nchmod 0755 " + attempt + " && chcon -t hostpath_provisioner_csi_exec_t " + attempt); err != nil {
-			return "", err
-		}
+		must(p.do("cat > " + attempt + " <<'EOF'\n" + script + "EOF\nchmod 0755 " + attempt + " && chcon -t hostpath_provisioner_csi_exec_t " + attempt))
 		return p.expect(p.inDriver("read x < "+record), "was done")
 	})
 	for _, forbidden := range [][2]string{

@@ -25,9 +25,7 @@ func (p *play) inlined(pod, pool, size string) (v inlineVolume, err error) {
 
 // ended has it unmounted, as kubelet does when the pod has ended, and waits until nothing is left.
 func (p *play) ended(pool string, v inlineVolume) (string, error) {
-	if _, err := p.expect(p.call("end", v.pod, "scratch"), "done"); err != nil {
-		return "", err
-	}
+	must(p.expect(p.call("end", v.pod, "scratch"), "done"))
 	return "", p.removed(pool, v)
 }
 
@@ -59,15 +57,11 @@ func (p *play) withKeys(pool string, keys ...string) (string, error) {
 func (p *play) inlineConfined() {
 	var v inlineVolume
 	p.step("pool big makes inline volumes, as docs/csi.md says", func() (string, error) {
-		if err := p.allowDriver(); err != nil {
-			return "", err
-		}
+		check(p.allowDriver())
 		return p.withKeys("big", `source = "csi"`, `inline_volumes = "64Mi"`)
 	})
 	if !p.step("an inline volume is made and mounted for a pod, with the label of volumes", func() (_ string, err error) {
-		if v, err = p.inlined("u-2", "big", "8Mi"); err != nil {
-			return "", err
-		}
+		v = must(p.inlined("u-2", "big", "8Mi"))
 		return p.expect("stat -c %C "+v.directory+" "+v.target, "system_u:object_r:container_file_t:s0\nsystem_u:object_r:container_file_t:s0\n")
 	}) {
 		return
@@ -78,12 +72,8 @@ func (p *play) inlineConfined() {
 	})
 	p.step("it is unmounted, and its directory, its record and its files go", func() (string, error) { return p.ended("big", v) })
 	p.step("one that the driver was not told the end of goes when the daemon starts", func() (_ string, err error) {
-		if v, err = p.inlined("u-3", "big", "8Mi"); err != nil {
-			return "", err
-		}
-		if _, err := p.doAll("systemctl stop hostpath-provisioner", "umount "+v.target+" && rm -r "+path.Join(kubeletRoot, "pods", v.pod), "test -d "+v.directory, "systemctl start hostpath-provisioner"); err != nil {
-			return "", err
-		}
+		v = must(p.inlined("u-3", "big", "8Mi"))
+		must(p.doAll("systemctl stop hostpath-provisioner", "umount "+v.target+" && rm -r "+path.Join(kubeletRoot, "pods", v.pod), "test -d "+v.directory, "systemctl start hostpath-provisioner"))
 		return "", p.removed("big", v)
 	})
 }
@@ -91,18 +81,12 @@ func (p *play) inlineConfined() {
 // inlineLimits: what a pod says of the size is a limit on ext4 and xfs.
 func (p *play) inlineLimits() {
 	if !p.step("both pools make inline volumes", func() (string, error) {
-		if err := p.allowDriver(); err != nil {
-			return "", err
-		}
-		if _, err := p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable hostpath-provisioner-csi.socket"); err != nil {
-			return "", err
-		}
+		check(p.allowDriver())
+		must(p.do("mkdir -p " + kubeletRoot + "/pods && restorecon -R " + kubeletRoot + " && systemctl enable hostpath-provisioner-csi.socket"))
 		if _, err := p.policy(script + " pools"); err != nil { // the paths of the driver's sockets
 			return "", err
 		}
-		if _, err := p.withKeys("fast", `source = "csi"`, `inline_volumes = "64Mi"`); err != nil {
-			return "", err
-		}
+		must(p.withKeys("fast", `source = "csi"`, `inline_volumes = "64Mi"`))
 		return p.withKeys("big", `source = "csi"`, `inline_volumes = "64Mi"`)
 	}) {
 		return
@@ -117,15 +101,9 @@ func (p *play) inlineLimited(pool string) {
 	var project int
 	at := "/run/pods/" + pool + "/inline" // where other users than root reach it
 	if !p.step("on "+pool+": df in a pod's inline volume shows its size, and its inodes", func() (_ string, err error) {
-		if v, err = p.inlined("q-"+pool, pool, "10Mi"); err != nil {
-			return "", err
-		}
-		if project, err = p.number("lsattr -pd " + v.directory + " | awk '{print $1}'"); err != nil {
-			return "", err
-		}
-		if _, err := p.do("mkdir -p " + at + " && mount --bind " + v.target + " " + at); err != nil {
-			return "", err
-		}
+		v = must(p.inlined("q-"+pool, pool, "10Mi"))
+		project = must(p.number("lsattr -pd " + v.directory + " | awk '{print $1}'"))
+		must(p.do("mkdir -p " + at + " && mount --bind " + v.target + " " + at))
 		return p.expect("df -B1 "+v.target+" | tail -n 1; df -i "+v.target+" | tail -n 1", " 10485760 ", fmt.Sprintf(" %d ", quotaInodes))
 	}) {
 		return
@@ -134,16 +112,10 @@ func (p *play) inlineLimited(pool string) {
 		p.step("on "+pool+": "+w.name+" writes 10 MiB to it and no more", func() (string, error) { return p.fills(w.as, at) })
 	}
 	p.step("on "+pool+": it ends, and its project has no limit and no files", func() (string, error) {
-		if _, err := p.do("dd if=/dev/zero of=" + at + "/left bs=64k count=8 2>/dev/null; umount " + at + " && rmdir " + at); err != nil {
-			return "", err
-		}
-		if _, err := p.ended(pool, v); err != nil {
-			return "", err
-		}
+		must(p.do("dd if=/dev/zero of=" + at + "/left bs=64k count=8 2>/dev/null; umount " + at + " && rmdir " + at))
+		must(p.ended(pool, v))
 		// A file of xfs is counted until it has been inactivated, behind its removal.
-		if _, err := p.machine.until(p.ctx, limit, fmt.Sprintf("test -z \"$(xfs_quota -f -x -c 'report -p -N -n -b' /srv/%s | awk '$1 == \"#%d\" && ($2 > 0 || $4 > 0)')\"", pool, project)); err != nil {
-			return "", err
-		}
+		must(p.machine.until(p.ctx, limit, fmt.Sprintf("test -z \"$(xfs_quota -f -x -c 'report -p -N -n -b' /srv/%s | awk '$1 == \"#%d\" && ($2 > 0 || $4 > 0)')\"", pool, project)))
 		return p.compareLimits()
 	})
 }

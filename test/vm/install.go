@@ -155,20 +155,14 @@ func forMachine(file string) ([]byte, error) {
 // fresh starts a machine on which the package is installed and configured, and the daemon not
 // started.
 func (p *play) fresh(config string) (string, error) {
-	o, err := p.onInstalled()
-	if err != nil {
-		return "", err
-	}
+	o := must(p.onInstalled())
 	o.State = filepath.Join(p.installed, "state")
 	return p.configure(o, config)
 }
 
 // cold is fresh, booted with these words for the kernel.
 func (p *play) cold(config, kernel string) (string, error) {
-	o, err := p.onInstalled()
-	if err != nil {
-		return "", err
-	}
+	o := must(p.onInstalled())
 	o.Kernel = kernel
 	return p.configure(o, config)
 }
@@ -186,12 +180,8 @@ func (p *play) onInstalled() (machineOptions, error) {
 // configure starts the machine and puts the configuration in place of the package's. The policy
 // module knows the pools on disks by then.
 func (p *play) configure(o machineOptions, config string) (string, error) {
-	if err := p.loadConfig(o, etc, node, config); err != nil {
-		return "", err
-	}
-	if err := p.boot(o); err != nil {
-		return "", err
-	}
+	check(p.loadConfig(o, etc, node, config))
+	check(p.boot(o))
 	return p.doAll(unpacked, "restorecon -R /etc/hostpath-provisioner", "systemctl daemon-reload")
 }
 

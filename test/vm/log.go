@@ -40,31 +40,20 @@ func (p *play) logWrites() {
 
 // record leaves the device as it was when the log begins in base, and the log on the log disk.
 func (p *play) record(mkfs string, mib int, base string) (string, error) {
-	if _, err := p.fresh(logConfig); err != nil {
-		return "", err
-	}
+	must(p.fresh(logConfig))
 	sectors := mib << 11
-	if _, err := p.doAll(
+	must(p.doAll(
 		fmt.Sprintf("modprobe dm-log-writes; echo '0 %d linear /dev/vde 0' | dmsetup create logged && %s /dev/mapper/logged", sectors, mkfs),
 		"hostpath-provisioner prepare fast && mount /dev/mapper/logged /srv/fast && hostpath-provisioner prepare fast",
 		"umount /srv/fast && dmsetup remove logged && sync && blockdev --flushbufs /dev/vde",
-	); err != nil {
-		return "", err
-	}
-	if err := copyFile(p.machine.opt.disk("spare"), base, int64(mib)<<20); err != nil {
-		return "", err
-	}
-	if _, err := p.doAll(
+	))
+	check(copyFile(p.machine.opt.disk("spare"), base, int64(mib)<<20))
+	must(p.doAll(
 		fmt.Sprintf("echo '0 %d log-writes /dev/vde /dev/vdf' | dmsetup create logged && mount /dev/mapper/logged /srv/fast", sectors),
 		"systemctl start hostpath-provisioner",
-	); err != nil {
-		return "", err
-	}
-	n, err := p.comeAndGo()
-	if err != nil {
-		return "", err
-	}
-	_, err = p.do("systemctl stop hostpath-provisioner && umount /srv/fast && dmsetup remove logged && sync && blockdev --flushbufs /dev/vdf")
+	))
+	n := must(p.comeAndGo())
+	_, err := p.do("systemctl stop hostpath-provisioner && umount /srv/fast && dmsetup remove logged && sync && blockdev --flushbufs /dev/vdf")
 	return fmt.Sprintf("%d claims", n), err
 }
 
@@ -115,19 +104,13 @@ func (p *play) comeAndGo() (int, error) {
 
 // verify rebuilds the device and looks at it after each flush.
 func (p *play) verify(fstype, base string) (string, error) {
-	log, err := os.Open(p.machine.opt.disk("log"))
-	if err != nil {
-		return "", err
-	}
+	log := must(os.Open(p.machine.opt.disk("log")))
 	defer log.Close()
-	disk, err := os.OpenFile(base, os.O_RDWR, 0)
-	if err != nil {
-		return "", err
-	}
+	disk := must(os.OpenFile(base, os.O_RDWR, 0))
 	defer disk.Close()
 	state := map[string]string{} // of a volume: the last mark
 	entries, flushes, marks := 0, 0, 0
-	err = replay(log, func(e logEntry, size int64) error {
+	err := replay(log, func(e logEntry, size int64) error {
 		entries++
 		if e.Mark != "" {
 			what, volume, _ := strings.Cut(e.Mark, ":")

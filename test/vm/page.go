@@ -28,18 +28,12 @@ var selinuxPage = []struct {
 // listed above.
 func (p *play) page() {
 	p.step("the commands of docs/selinux.md", func() (string, error) {
-		_, dir, err := p.bound("fast")
-		if err != nil {
-			return "", err
-		}
+		_, dir := must2(p.bound("fast"))
 		here := strings.NewReplacer("pvc-868797d1-8b46-48eb-8be3-96ec25281b88", dir[strings.LastIndexByte(dir, '/')+1:],
 			"ausearch -m avc -c hostpath-provisi\n", "")
 		doc := pages.Open(rig.Root())
 		for _, b := range selinuxPage {
-			blocks, err := doc.Take("selinux.md", b.heading, "sh", b.number)
-			if err != nil {
-				return "", err
-			}
+			blocks := must(doc.Take("selinux.md", b.heading, "sh", b.number))
 			said, err := p.policy("set -e\n" + here.Replace(blocks[0].Text)) // some compile it
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", blocks[0], err)
@@ -50,10 +44,7 @@ func (p *play) page() {
 				}
 			}
 		}
-		left, err := doc.Left("selinux.md")
-		if err != nil {
-			return "", err
-		}
+		left := must(doc.Left("selinux.md"))
 		if len(left) != 1 || left[0].Heading != "Debian and Ubuntu" {
 			return "", fmt.Errorf("no chapter runs %q", left)
 		}

@@ -148,10 +148,40 @@ func (p *play) converse() {
 	}
 }
 
+// failure is the value of the panic that ends a step.
+type failure struct{ error }
+
+// check ends the step if something failed.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// must is check for what returns something.
+func must[T any](value T, err error) T { check(err); return value }
+
+// must2 is must for what returns two things.
+func must2[T, U any](one T, other U, err error) (T, U) { check(err); return one, other }
+
+// outcome returns also the error that ended do.
+func outcome(do func() (string, error)) (detail string, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	return do()
+}
+
 // step does one thing and prints its verdict. What it returns is printed beside it.
 func (p *play) step(name string, do func() (string, error)) bool {
 	begin := time.Now()
-	detail, err := do()
+	detail, err := outcome(do)
 	v := verdict{p.name, name, detail, err, time.Since(begin)}
 	p.verdicts = append(p.verdicts, v)
 	if err != nil {
@@ -282,14 +312,8 @@ func (p *play) drop(claim string) error {
 func (p *play) refused(claim, reason string) (string, error) {
 	ctx, cancel := p.soon()
 	defer cancel()
-	c, err := p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace).Get(ctx, claim, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	event, err := p.cluster.WaitEvent(ctx, c, reason)
-	if err != nil {
-		return "", err
-	}
+	c := must(p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace).Get(ctx, claim, metav1.GetOptions{}))
+	event := must(p.cluster.WaitEvent(ctx, c, reason))
 	return event.Message, nil
 }
 
