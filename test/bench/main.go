@@ -28,7 +28,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == writerCommand {
 		os.Exit(writerMain(os.Args[2:]))
 	}
-	os.Exit(harness.Main("bench", parseOptions, run))
+	os.Exit(benchTrial().Main(os.Args[1:]))
 }
 
 // run is the benchmark in its own mount namespace.

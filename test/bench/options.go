@@ -1,10 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,85 +48,64 @@ type options struct {
 	peer            string
 }
 
-const usage = `Usage: bench [flags]
-
-Measures provisioners on throwaway real control planes: the floor (a bare client), the usual library
-as shipped and tuned, and the daemon. The case cluster is what a user waits for; the others watch the
-daemon's own part. The case purge needs no control plane: it removes one large volume; nor do publish and snapshot. Wants root, and the programs that make bench builds.
-
-`
-
-func parseOptions(args []string, out io.Writer) (options, error) {
-	build := os.Getenv("BUILD")
-	if build == "" {
-		build = filepath.Join(rig.Root(), ".build")
-	}
+// benchTrial is the command line.
+func benchTrial() harness.Trial {
+	build := cmp.Or(os.Getenv("BUILD"), filepath.Join(rig.Root(), ".build"))
 	var o options
-	flags := harness.Flags("bench", usage, out)
-	who := flags.String("contenders", strings.Join(allContenders, ","), "who takes part")
-	which := flags.String("cases", strings.Join(allCases, ","), "what is measured")
-	quick := flags.Bool("quick", false, "about a minute, to see that the benchmark works; its numbers say little")
-	flags.IntVar(&o.claims, "claims", 1000, "claims of the cases backlog and burst")
-	flags.IntVar(&o.single, "single", 100, "claims of each contender in a run of the case single, of which there is one in three repeats")
-	flags.IntVar(&o.slow, "slow-claims", 40, "claims of each case for the library as shipped, which limits itself to a few a second")
-	flags.IntVar(&o.repeats, "repeats", 15, "runs of each contender: one differs from the next by a third")
-	flags.IntVar(&o.slowRuns, "slow-repeats", 1, "runs of the library as shipped")
-	flags.DurationVar(&o.pause, "pause", 20*time.Millisecond, "between two claims of the case single")
-	flags.DurationVar(&o.limit, "limit", time.Minute, "a contender that needs longer for a case has failed")
-	flags.IntVar(&o.floorWork, "floor-workers", 8, "workers of the bare client")
-	peerFlags := flags.String("peer-flags", "", "more flags for the library's provisioners, such as -protobuf")
-	flags.StringVar(&o.fs, "fs", "ext4", "filesystem of the pools: ext4 or xfs")
-	flags.StringVar(&o.disk, "disk", "", "directory for the pools' images, so that an fsync costs what that disk makes it cost; default: memory")
-	flags.IntVar(&o.binder, "binder-claims", 80, "claims for kube-controller-manager's own section; 0 leaves it out")
-	flags.IntVar(&o.pods, "pods", 100, "pods of the case cluster, each with a claim")
-	flags.IntVar(&o.replicas, "replicas", 10, "pods of its StatefulSet")
-	flags.IntVar(&o.clusterRuns, "cluster-repeats", 3, "runs of each contender in the case cluster, each on a control plane of its own")
-	flags.IntVar(&o.files, "files", 1_000_000, "files of the volume that is removed in the case purge")
-	flags.IntVar(&o.purgeRepeats, "purge-repeats", 3, "how often it is removed in each way")
-	flags.IntVar(&o.publishes, "publishes", 2000, "volumes that are mounted in the case publish, by each contender")
-	flags.IntVar(&o.snapshotFiles, "snapshot-files", 20_000, "files of the volume that is copied in the case snapshot")
-	flags.IntVar(&o.snapshotRepeats, "snapshot-repeats", 7, "how often it is copied in each way")
-	flags.BoolVar(&o.verbose, "v", false, "print each run in full")
-	flags.StringVar(&o.keepLogs, "keep-logs", "", "existing directory to copy the contenders' logs to")
-	flags.StringVar(&o.json, "json", "", "a file that the results of the case cluster are written to")
-	flags.StringVar(&o.daemon, "daemon", filepath.Join(build, "hostpath-provisioner"), "the daemon's binary")
-	flags.StringVar(&o.against, "against", "", "another build of the daemon, which takes part as well")
-	flags.StringVar(&o.peer, "peer", filepath.Join(build, "bench-peer"), "the library's provisioner")
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	if *quick {
-		o.quicken(flags)
-	}
-	o.contenders, o.cases, o.peerFlags = split(*who), split(*which), strings.Fields(*peerFlags)
-	if o.against != "" {
-		o.contenders = append(o.contenders, nameAgainst)
-	}
-	return o, o.validate(flags.Args())
-}
-
-// quicken makes everything small that was not asked for.
-func (o *options) quicken(flags *flag.FlagSet) {
-	given := map[string]bool{}
-	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	for name, to := range map[string]struct {
-		value *int
-		small int
-	}{
-		"claims": {&o.claims, 150}, "single": {&o.single, 20}, "slow-claims": {&o.slow, 8}, "repeats": {&o.repeats, 1}, "binder-claims": {&o.binder, 20},
-		"pods": {&o.pods, 30}, "replicas": {&o.replicas, 3}, "cluster-repeats": {&o.clusterRuns, 1}, "publishes": {&o.publishes, 200}, "files": {&o.files, 50_000}, "purge-repeats": {&o.purgeRepeats, 1}, "snapshot-files": {&o.snapshotFiles, 2000}, "snapshot-repeats": {&o.snapshotRepeats, 2},
-	} {
-		if !given[name] {
-			*to.value = to.small
-		}
+	var who, which, peer string
+	return harness.Trial{
+		Name: "bench",
+		Short: "claims=150 single=20 slow-claims=8 repeats=1 binder-claims=20 pods=30 replicas=3 cluster-repeats=1 publishes=200 " +
+			"files=50000 purge-repeats=1 snapshot-files=2000 snapshot-repeats=2",
+		Does: `Measures provisioners on throwaway real control planes: the floor (a bare client), the usual library
+as shipped and tuned, and the daemon. The case cluster is what a user waits for; the others watch the
+daemon's own part. The cases purge, publish and snapshot need no control plane. The numbers of the short
+form say little.`,
+		Flags: func(flags *flag.FlagSet) {
+			flags.StringVar(&who, "contenders", strings.Join(allContenders, ","), "who takes part")
+			flags.StringVar(&which, "cases", strings.Join(allCases, ","), "what is measured")
+			flags.IntVar(&o.claims, "claims", 1000, "claims of the cases backlog and burst")
+			flags.IntVar(&o.single, "single", 100, "claims of each contender in a run of the case single, of which there is one in three repeats")
+			flags.IntVar(&o.slow, "slow-claims", 40, "claims of each case for the library as shipped, which limits itself to a few a second")
+			flags.IntVar(&o.repeats, "repeats", 15, "runs of each contender: one differs from the next by a third")
+			flags.IntVar(&o.slowRuns, "slow-repeats", 1, "runs of the library as shipped")
+			flags.DurationVar(&o.pause, "pause", 20*time.Millisecond, "between two claims of the case single")
+			flags.DurationVar(&o.limit, "limit", time.Minute, "a contender that needs longer for a case has failed")
+			flags.IntVar(&o.floorWork, "floor-workers", 8, "workers of the bare client")
+			flags.StringVar(&peer, "peer-flags", "", "more flags for the library's provisioners, such as -protobuf")
+			flags.StringVar(&o.fs, "fs", "ext4", "filesystem of the pools: ext4 or xfs")
+			flags.StringVar(&o.disk, "disk", "", "directory for the pools' images, so that an fsync costs what that disk makes it cost; default: memory")
+			flags.IntVar(&o.binder, "binder-claims", 80, "claims for kube-controller-manager's own section; 0 leaves it out")
+			flags.IntVar(&o.pods, "pods", 100, "pods of the case cluster, each with a claim")
+			flags.IntVar(&o.replicas, "replicas", 10, "pods of its StatefulSet")
+			flags.IntVar(&o.clusterRuns, "cluster-repeats", 3, "runs of each contender in the case cluster, each on a control plane of its own")
+			flags.IntVar(&o.files, "files", 1_000_000, "files of the volume that is removed in the case purge")
+			flags.IntVar(&o.purgeRepeats, "purge-repeats", 3, "how often it is removed in each way")
+			flags.IntVar(&o.publishes, "publishes", 2000, "volumes that are mounted in the case publish, by each contender")
+			flags.IntVar(&o.snapshotFiles, "snapshot-files", 20_000, "files of the volume that is copied in the case snapshot")
+			flags.IntVar(&o.snapshotRepeats, "snapshot-repeats", 7, "how often it is copied in each way")
+			flags.BoolVar(&o.verbose, "v", false, "print each run in full")
+			flags.StringVar(&o.keepLogs, "keep-logs", "", "existing directory to copy the contenders' logs to")
+			flags.StringVar(&o.json, "json", "", "a file that the results of the case cluster are written to")
+			flags.StringVar(&o.against, "against", "", "another build of the daemon, which takes part as well")
+			flags.StringVar(&o.peer, "peer", filepath.Join(build, "bench-peer"), "the library's provisioner")
+		},
+		Check: func() error {
+			o.contenders, o.cases, o.peerFlags = split(who), split(which), strings.Fields(peer)
+			if o.against != "" {
+				o.contenders = append(o.contenders, nameAgainst)
+			}
+			return o.validate()
+		},
+		Play: func(ctx context.Context, p *harness.Program) {
+			o.daemon = cmp.Or(p.Binary, filepath.Join(build, "hostpath-provisioner"))
+			run(ctx, p, o)
+		},
 	}
 }
 
-func (o options) validate(rest []string) error {
+func (o options) validate() error {
 	var all []error
-	if len(rest) > 0 {
-		all = append(all, fmt.Errorf("unexpected argument %q", rest[0]))
-	}
 	for _, name := range o.contenders {
 		if !slices.Contains(allContenders, name) && name != nameAgainst {
 			all = append(all, fmt.Errorf("-contenders: unknown %q; known are %s", name, strings.Join(allContenders, ", ")))

@@ -36,9 +36,7 @@ func (b *bench) measurePublish(ctx context.Context) {
 	b.mkfs(pool).Mount(b, pool)
 	const pv = "pvc-00000000-0000-4000-8000-000000000001"
 	b.Must(csinode.MakePool(ctx, poolName, pool, pv, 0o777), "making a volume")
-	s, err := csinode.New(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
-	b.Must(err, "making the sockets")
-	b.Cleanup(s.Close)
+	s := b.NodeService(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
 	b.Must(s.Start(), "starting the service")
 	var bare, service mountings
 	of := csinode.Of(pv, poolName, filepath.Join(pool, pv))

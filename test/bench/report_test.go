@@ -128,17 +128,13 @@ func TestOptions(t *testing.T) {
 		{"-snapshot-files=999", `-snapshot-files: 999 is less than 1000`},
 		{"now", `unexpected argument "now"`},
 	} {
-		_, err := parseOptions(strings.Fields(c.args), io.Discard)
+		_, err := benchTrial().Parse(strings.Fields(c.args), io.Discard)
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", c.args, err, c.want)
 		}
 	}
-	o, err := parseOptions([]string{"-quick", "-claims=77", "-contenders=floor"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.claims != 77 || o.single >= 200 || o.repeats != 1 || len(o.contenders) != 1 {
-		t.Errorf("quick: %+v", o)
+	if _, err := benchTrial().Parse([]string{"-short", "-claims=77", "-contenders=floor"}, io.Discard); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Command crash kills the daemon before each system call with which it changes something or talks
+// Package crash kills the daemon before each system call with which it changes something or talks
 // to the API, in every operation and in every recovery at a start, starts it again, and compares
 // the whole state: the real daemon, a real API server, a real ext4 (or xfs or btrfs, with -fs,
 // where clones and snapshots share blocks). Then it kills it at random while claims come and go.
@@ -30,32 +30,7 @@
 // missed. No state is untried for that: ten runs in a row had fewer pieces, and the pieces of such
 // a run are all points that were tried. Nor does a call on the disk come again that the daemon made
 // because two of its workers met. More than one missed point in ten of an operation make the
-// program fail.
-//
-// # What it caught
-//
-// Breakages of the product that made it red, each in about a minute, and at which kill first:
-//
-//   - the record written after the directory is in its place: claims stay Pending for ever beside a
-//     directory without a record, killed at "create volumes/PV.json.new"
-//   - the object created before the directory: killed at "read what the API sent", the object was
-//     there and its directory not, and stayed so
-//   - owner and mode set after the directory is visible: a directory that no pod can use, killed at "chown"
-//   - the object removed before the directory is in the trash: killed at "write to the API", the data was
-//     left with a record and without an object
-//   - the record removed before the trash is empty: trash without a record, killed at "remove"
-//   - the finalizer taken off a retained volume before its record says that it is: killed at "write to the API"
-//   - no undo, at a start, of a directory whose claim went: directory and record left, without a further kill
-//   - no purge, at a start, of what is in the trash: the same
-//   - no sweep at a start: the file of a record that was made and not yet written is left when its claim
-//     went, without a further kill ("start: torn record, undo")
-//
-// It found, with -scope every-node, that a directory which was never published stayed for ever if
-// the daemon died before the object and the claim went meanwhile: eight in 50 random kills. Its
-// record says so since.
-//
-// One breakage left it green: an archived directory whose record was not moved is finished by the
-// purge, when Archive leaves it.
+// trial fail.
 //
 // What a kill between the removal of an object and the note of it leaves is accepted: the directory
 // whole in the trash, with its record and nothing else, and only of a daemon that died while it
@@ -69,10 +44,8 @@
 // that enforces project quotas, without a daemon and a cluster: the same calls of daemon/disk/volume at
 // the same points, 89 of them. The kernels of few hosts do that, so test/vm runs it, on ext4 and
 // xfs. At the death no volume may be seen without its limit or with one above what is kept for it,
-// and after the recovery each has a project and a limit of its own, and nothing else has one. Seen
-// red: no limit set (at the first volume), the limit of a removed volume or of what was in staging
-// not cleared, and a volume that gets another project when quota --apply is made again. It also
-// prints what a limit costs.
+// and after the recovery each has a project and a limit of its own, and nothing else has one. It
+// also prints what a limit costs.
 //
 // # The service that mounts volumes for kubelet
 //
@@ -81,8 +54,7 @@
 // At the death a volume may be mounted for the pod that asked, and if so in the way that the pod
 // has it. A new process serves the same sockets, kubelet asks again or gives up, and then the
 // volume is mounted where it has to be and nowhere else, with its data, and no other target is
-// left. Seen red: a target whose directory is there already refused (12 losses), and the directory
-// of a target that is not mounted left (32 leaks).
+// left.
 //
 // # Daemon and node service together
 //
@@ -108,11 +80,6 @@
 // With -points so many inline operations are tried, chosen by the seed, and one with a pause, at
 // one point each.
 //
-// It found that a daemon which was started refused inline volumes until it had looked at its pools.
-// Seen red: the list of the cgroups that are frozen written after they were (killed at "create
-// run/paused.json.new", the pod stood still for ever), and files in the trash of which the next
-// sweep does not go on with the removal.
-//
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut
 // in daemon/disk/volume). The status file and the log are not compared: no daemon reads them.
-package main
+package crash

@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func build(ctx context.Context, p *harness.Plane, opt options) *environment {
 	e.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: e.pool, State: filepath.Join(dir, "state"), Locks: state.PoolLocks})
 	p.Must(err, "listening for daemons")
 	e.Environment = harness.StartOn(ctx, p, harness.Options{
-		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(opt.daemon), KeepLog: opt.keepLog,
+		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(opt.daemon),
 	})
 	e.addPool()
 	e.addClasses()

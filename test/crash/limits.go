@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"context"
@@ -150,7 +150,6 @@ func operate(args []string) int {
 type limitCases struct {
 	*harness.Program
 	ctx    context.Context
-	opt    options
 	path   string
 	killer *killer.Killer
 	serial int
@@ -162,12 +161,13 @@ func proveLimits(ctx context.Context, p *harness.Program, opt options, path stri
 	k, err := killer.New(socket, killer.Scope{Pool: path})
 	p.Must(err, "listening")
 	p.Cleanup(func() error { return k.Close() })
-	c := &limitCases{Program: p, ctx: ctx, opt: opt, path: path, killer: k}
+	c := &limitCases{Program: p, ctx: ctx, path: path, killer: k}
 	c.Must(c.open().InitMarker(ctx, c.open().id, []byte("{}\n")), "making a pool in "+path)
 	p.Say("%s: %s", path, c.cost())
 	for _, op := range limitOperations {
 		if ctx.Err() == nil && opt.only.MatchString(op.name) {
-			rows = append(rows, c.prove(op))
+			play := func(point string) (string, []string, []fault) { return c.play(op, point) }
+			rows = append(rows, prover{p, ctx, opt}.try(trial{name: op.name, most: opt.points, play: play}))
 		}
 	}
 	for _, call := range k.Strangers() {
@@ -188,34 +188,13 @@ func (c *limitCases) volume() string {
 	return fmt.Sprintf("pvc-00000000-0000-4000-8000-%012d", c.serial)
 }
 
-// prove records an operation's points, and kills at each of them.
-func (c *limitCases) prove(op limitOperation) *row {
-	r := &row{name: op.name, all: c.opt.points == 0}
-	_, points := c.play(op, "", r)
-	r.points = len(points)
-	for _, i := range some(len(points), c.opt.points, c.opt.seed) {
-		hit := ""
-		for try := 0; hit == "" && try < c.opt.tries && c.ctx.Err() == nil && r.broken < faultsMax; try++ {
-			hit, _ = c.play(op, points[i], r)
-		}
-		if hit == "" {
-			r.missed = append(r.missed, points[i])
-		} else {
-			r.kills++
-		}
-	}
-	c.Say("%s", r)
-	return r
-}
-
 // play is a case: the process dies at the point, and another one makes a volume, sweeps and
 // finishes. In the end both are removed.
-func (c *limitCases) play(op limitOperation, point string, r *row) (hit string, points []string) {
+func (c *limitCases) play(op limitOperation, point string) (hit string, points []string, faults []fault) {
 	pv, other := c.volume(), c.volume()
 	c.Must(op.before(c.ctx, c.open(), pv), op.name+": before")
 	hit, points = c.run(op, pv, point)
 	p := c.open()
-	var faults []fault
 	if !op.unlimited {
 		faults = c.visible(p)
 	}
@@ -236,8 +215,7 @@ func (c *limitCases) play(op limitOperation, point string, r *row) (hit string, 
 		do("removing", removed, pv)
 	}
 	faults = append(faults, c.compare(p, nil)...)
-	r.blame("killed at "+point, faults)
-	return hit, points
+	return hit, points, faults
 }
 
 // run has a process do the operation, and returns where it was killed and the points that came.

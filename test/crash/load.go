@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 const (
@@ -57,7 +59,7 @@ func (l *load) round(kills int) {
 			l.aim()
 			l.Must(l.Daemon.Start(), "starting the daemon")
 		default:
-			if time.Since(last) > l.opt.settle {
+			if time.Since(last) > harness.Timeout {
 				l.Fatalf("the daemon does nothing any more, while claims come and go; its log:\n%s", l.Daemon.Log())
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"context"
@@ -13,15 +13,17 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-func main() {
-	if killer.Asked() { // this copy is to be the daemon
+// Again is for a program that this trial starts again: as the daemon, which it becomes, or as the
+// process that works on limits. It returns the exit code, or is false for any other call.
+func Again() (code int, is bool) {
+	if killer.Asked() {
 		fmt.Fprintln(os.Stderr, "crash: becoming the daemon:", killer.Become(os.Args))
-		os.Exit(1)
+		return 1, true
 	}
 	if os.Getenv(limitsEnv) != "" {
-		os.Exit(operate(os.Args[1:]))
+		return operate(os.Args[1:]), true
 	}
-	os.Exit(harness.Main(name, parseOptions, play))
+	return 0, false
 }
 
 // Kinds of findings.
@@ -32,7 +34,6 @@ const (
 
 // play is the whole program.
 func play(ctx context.Context, p *harness.Program, opt options) {
-	harness.Timeout = opt.settle
 	if opt.limits != "" || opt.requests != "" || opt.speed {
 		playLimits(ctx, p, opt)
 		return
@@ -43,12 +44,12 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 		return
 	}
 	plane := sync.OnceValue(func() *harness.Plane { return p.StartPlane(ctx, name, cluster.Options{}) })
-	all = append(all, proveDaemon(ctx, plane, opt)...)
-	finish(p, append(all, provePods(ctx, plane, opt)...))
+	all = append(all, proveDaemon(ctx, p, plane, opt)...)
+	finish(p, append(all, provePods(ctx, p, plane, opt)...))
 }
 
 // proveDaemon kills the daemon in what it does alone, and then at random.
-func proveDaemon(ctx context.Context, plane func() *harness.Plane, opt options) (all report) {
+func proveDaemon(ctx context.Context, p *harness.Program, plane func() *harness.Plane, opt options) (all report) {
 	chosen := slices.DeleteFunc(slices.Clone(operations), func(op operation) bool {
 		return !opt.only.MatchString(op.name) || op.clones && !opt.clones()
 	})
@@ -58,7 +59,8 @@ func proveDaemon(ctx context.Context, plane func() *harness.Plane, opt options) 
 	e := build(ctx, plane(), opt)
 	for _, op := range chosen {
 		if ctx.Err() == nil {
-			all = append(all, e.prove(op))
+			play := func(point string) (string, []string, []fault) { return e.newCase(op).play(point) }
+			all = append(all, prover{p, ctx, opt}.try(trial{name: op.name, most: opt.points, play: play}))
 		}
 	}
 	if opt.kills > 0 && ctx.Err() == nil {

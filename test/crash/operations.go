@@ -1,4 +1,4 @@
-package main
+package crash
 
 // step is something that a person or a part of Kubernetes other than the daemon does.
 type step func(*testCase)

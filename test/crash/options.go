@@ -1,10 +1,11 @@
-package main
+package crash
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,13 +22,11 @@ type options struct {
 	tries      int            // of a point that does not come again
 	kills      int            // at random, in the end
 	only, at   *regexp.Regexp // names of operations, and of points
-	scope      string         // of the pool
-	fs         string         // the pool's filesystem
-	subvolumes bool           // volumes are those of a btrfs
-	seed       uint64
-	settle     time.Duration // how long everything may take to settle
 	daemon     string
-	keepLog    string
+	seed       uint64
+	scope      string // of the pool
+	fs         string // the pool's filesystem
+	subvolumes bool   // volumes are those of a btrfs
 	printAll   bool
 	limits     string // directories of filesystems with project quotas: limits alone are tried there
 	requests   string // a pool's directory: the time of a request about projects is measured
@@ -35,70 +34,55 @@ type options struct {
 	csi        bool   // the service that mounts volumes for kubelet alone is tried
 }
 
-const usage = `Usage: crash [flags]
-
-Kills the daemon before each system call with which it changes something or talks to the API, in
-every operation and every recovery, starts it again and compares the state. Exit code 1 if anything
-was leaked, lost or made twice. Wants root, and what make builds in .build.
-
-`
-
-func parseOptions(args []string, out io.Writer) (options, error) {
+// Trial is the command line.
+func Trial() harness.Trial {
 	var o options
-	flags := harness.Flags(name, usage, out)
-	short := flags.Bool("short", false, "the form for every change: -points 2 -records 1 -tries 3 -kills 30")
-	flags.IntVar(&o.points, "points", 0, "kill at so many points of each operation at most, chosen by the seed; 0: at all")
-	flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
-	flags.IntVar(&o.tries, "tries", 10, "how often a point is tried that does not come again")
-	flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
-	only := flags.String("only", "", "only operations whose name has a match of this regular expression")
-	at := flags.String("at", "", "the same for the points of each operation")
-	flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
-	flags.StringVar(&o.fs, "fs", "ext4", "the pool's filesystem: ext4, which copies, or xfs or btrfs, which share blocks")
-	flags.BoolVar(&o.subvolumes, "subvolumes", false, "the pool is a btrfs with snapshots = \"snapshot\"")
-	flags.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
-	flags.DurationVar(&o.settle, "settle", 45*time.Second, "how long everything may take to settle after a kill")
-	flags.StringVar(&o.daemon, "daemon", "", "the daemon's binary; default: the one in .build")
-	flags.StringVar(&o.keepLog, "keep-log", "", "file to write the daemon's log to")
-	flags.StringVar(&o.limits, "limits", "", "directories, with commas between, of filesystems that enforce project quotas and have nothing else: volumes with limits are made there, without a daemon and a cluster")
-	flags.StringVar(&o.requests, "requests", "", "directory of a pool with quota = \"project\": measure a request to the service that sets limits, and nothing else")
-	flags.BoolVar(&o.speed, "speed", false, "measure what a system call takes on this machine, and nothing else")
-	flags.BoolVar(&o.csi, "csi", false, "kill the service that mounts volumes for kubelet alone, without a daemon and a cluster")
-	flags.BoolVar(&o.printAll, "v", false, "print each point")
-	if err := flags.Parse(args); err != nil {
-		return o, err
+	var only, at string
+	return harness.Trial{
+		Name: name, Short: "points=2 records=1 tries=3 kills=30", Timeout: 45 * time.Second,
+		Does: `Kills the daemon before each system call with which it changes something or talks to the API, in
+every operation and every recovery, starts it again and compares the state.`,
+		Flags: func(flags *flag.FlagSet) {
+			flags.IntVar(&o.points, "points", 0, "kill at so many points of each operation at most, chosen by the seed; 0: at all")
+			flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
+			flags.IntVar(&o.tries, "tries", 10, "how often a point is tried that does not come again")
+			flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
+			flags.StringVar(&only, "only", "", "only operations whose name has a match of this regular expression")
+			flags.StringVar(&at, "at", "", "the same for the points of each operation")
+			flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
+			flags.StringVar(&o.fs, "fs", "ext4", "the pool's filesystem: ext4, which copies, or xfs or btrfs, which share blocks")
+			flags.BoolVar(&o.subvolumes, "subvolumes", false, "the pool is a btrfs with snapshots = \"snapshot\"")
+			flags.StringVar(&o.limits, "limits", "", "directories, with commas between, of filesystems that enforce project quotas and have nothing else: "+
+				"volumes with limits are made there, without a daemon and a cluster")
+			flags.StringVar(&o.requests, "requests", "", "directory of a pool with quota = \"project\": measure a request to the service that sets limits, and nothing else")
+			flags.BoolVar(&o.speed, "speed", false, "measure what a system call takes on this machine, and nothing else")
+			flags.BoolVar(&o.csi, "csi", false, "kill the service that mounts volumes for kubelet alone, without a daemon and a cluster")
+			flags.BoolVar(&o.printAll, "v", false, "print each point")
+		},
+		Check: func() (err error) {
+			if o.only, err = regexp.Compile(only); err != nil {
+				return fmt.Errorf("-only: %w", err)
+			}
+			if o.at, err = regexp.Compile(at); err != nil {
+				return fmt.Errorf("-at: %w", err)
+			}
+			if o.subvolumes {
+				o.fs = "btrfs"
+			}
+			if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, o.fs) {
+				return fmt.Errorf("-fs: %q is not ext4, xfs or btrfs", o.fs)
+			}
+			if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 {
+				return errors.New("-points and -kills cannot be negative, -records and -tries must be positive")
+			}
+			return nil
+		},
+		Play: func(ctx context.Context, p *harness.Program) {
+			// Not one with the race detector: its runtime makes other calls.
+			o.daemon, o.seed = cmp.Or(p.Binary, filepath.Join(rig.Root(), ".build", "hostpath-provisioner")), p.Seed
+			play(ctx, p, o)
+		},
 	}
-	if *short {
-		if err := harness.Shorten(flags, map[string]string{"points": "2", "records": "1", "tries": "3", "kills": "30"}); err != nil {
-			return o, err
-		}
-	}
-	var err error
-	if o.only, err = regexp.Compile(*only); err != nil {
-		return o, fmt.Errorf("-only: %w", err)
-	}
-	if o.at, err = regexp.Compile(*at); err != nil {
-		return o, fmt.Errorf("-at: %w", err)
-	}
-	if o.daemon == "" {
-		o.daemon = filepath.Join(rig.Root(), ".build", "hostpath-provisioner")
-	}
-	if o.subvolumes {
-		o.fs = "btrfs"
-	}
-	if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, o.fs) {
-		return o, fmt.Errorf("-fs: %q is not ext4, xfs or btrfs", o.fs)
-	}
-	if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 || o.settle <= 0 {
-		return o, errors.New("-points and -kills cannot be negative, -records, -tries and -settle must be positive")
-	}
-	if o.limits != "" || o.requests != "" || o.speed {
-		return o, nil
-	}
-	if _, err := os.Stat(o.daemon); err != nil {
-		return o, fmt.Errorf("%w (build it with: make)", err)
-	}
-	return o, nil
 }
 
 // clones reports whether the pool makes clones.

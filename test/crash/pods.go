@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"context"
@@ -99,12 +99,10 @@ func (p *pods) serve(root string) {
 	self, err := os.Executable() // a shell is between this process and that
 	p.Must(err, "looking for this program")
 	p.Must(os.Mkdir(p.runtime, 0o700), "making the service's directory")
-	p.service, err = csinode.New(csinode.Options{
+	p.service = p.NodeService(csinode.Options{
 		Root: root, Driver: podsNode, Log: p.Daemon.Path("csi-log"), Pauses: true, Inline: true,
 		Command: func(args ...string) *exec.Cmd { return p.command(self, args...) },
 	})
-	p.Must(err, "making the sockets")
-	p.Cleanup(p.service.Close)
 	p.OnFatal(func() {
 		log, _ := os.ReadFile(p.service.Log)
 		fmt.Printf("the end of the service's log:\n%s\nthat of the daemon's:\n%s\n", harness.Tail(string(log), 2000), harness.Tail(p.Daemon.Log(), 2000))
@@ -207,7 +205,7 @@ func (o options) chosen(all []podOperation, n int) (chosen []podOperation) {
 }
 
 // provePods kills daemon and node service in what they do together.
-func provePods(ctx context.Context, plane func() *harness.Plane, opt options) (rows report) {
+func provePods(ctx context.Context, program *harness.Program, plane func() *harness.Plane, opt options) (rows report) {
 	chosen := podOperations(opt)
 	if len(chosen) == 0 || !opt.clones() || opt.subvolumes {
 		return nil
@@ -216,7 +214,7 @@ func provePods(ctx context.Context, plane func() *harness.Plane, opt options) (r
 	for _, op := range chosen {
 		if ctx.Err() == nil {
 			play := func(point string) (string, []string, []fault) { return op.play(p, point) }
-			rows = append(rows, p.try(trial{op.name, op.who, min(opt.points, 1), play}))
+			rows = append(rows, prover{program, ctx, opt}.try(trial{op.name, op.who, min(opt.points, 1), play}))
 		}
 	}
 	p.Say("%d inline volumes went with a sweep, because the daemon was not told of their end", p.swept)

@@ -1,9 +1,12 @@
-package main
+package crash
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // faultsMax is after how many points with faults an operation is given up.
@@ -18,12 +21,15 @@ type trial struct {
 	play func(point string) (hit string, points []string, faults []fault)
 }
 
-// prove records an operation's points and kills at each of them.
-func (e *environment) prove(op operation) *row {
-	return e.try(trial{name: op.name, most: e.opt.points, play: func(point string) (string, []string, []fault) { return e.newCase(op).play(point) }})
+// prover records and kills.
+type prover struct {
+	*harness.Program
+	ctx context.Context
+	opt options
 }
 
-func (e *environment) try(t trial) *row {
+// try records an operation's points and kills at each of them.
+func (e prover) try(t trial) *row {
 	r := &row{name: t.name, all: t.most == 0}
 	var points []string
 	for range e.opt.records {
@@ -46,7 +52,7 @@ func (e *environment) try(t trial) *row {
 // tryAt reports whether the point is done with: something was killed there, or nothing more is
 // tried. What the daemon does has no fixed order where it does two things at once, and a
 // connection's pieces are cut as the network likes: a point that does not come is tried again.
-func (e *environment) tryAt(t trial, point string, r *row) bool {
+func (e prover) tryAt(t trial, point string, r *row) bool {
 	for range e.opt.tries {
 		if e.ctx.Err() != nil || r.broken >= faultsMax {
 			return true

@@ -1,10 +1,10 @@
-// Command demo shows the daemon's main job, step by step, on a real API server and a real
-// filesystem, and exits 0 only if every step really held.
+// Package demo shows the daemon's main job, step by step, on a real API server and a real
+// filesystem, and fails unless every step really held.
 //
 // It runs in a mount namespace of its own, so that what it mounts is gone when it ends. On the
 // cluster that KUBECONFIG names, if it names one, it makes objects with its own name, and mounts on
 // the host, because a kubelet would not see what is mounted in another namespace; it removes both.
-package main
+package demo
 
 import (
 	"context"
@@ -16,11 +16,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-func main() {
+// Main is the demonstration, and returns the exit code.
+func Main() int {
 	if os.Getenv("KUBECONFIG") != "" {
-		os.Exit(run())
+		return run()
 	}
-	os.Exit(hosttest.Isolate(run))
+	return hosttest.Isolate(run)
 }
 
 // limit is for the whole demonstration; a step that waits longer has failed.

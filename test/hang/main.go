@@ -1,37 +1,22 @@
-// Command hang lets storage stop responding under the real daemon, in each call that the daemon
-// makes, and looks at everything that must go on. A FUSE filesystem of its own (test/hungfs) for
-// each call is one pool, a loop ext4 is the pool beside them; the API server is real.
-//
-// For each call: the pool's gate closes within the deadline (5 s; 20 s where one file of a deleted
-// volume is removed, which takes long on a healthy disk too), counted from the first request that
-// was without a response; the claim that waits is told. While they hang, the same number of claims
-// is made in the other pool as before, and both times are printed; the watchdog is fed; an hour's
-// worth of looks (each a mount event) leaves memory, threads, descriptors and goroutines where they
-// were; SIGTERM ends the daemon in less than 5 s, and a new one becomes ready. When the filesystem
-// responds, the pool opens, and every claim and every removal that waited goes through, and nothing
-// else is there. One second is given on top of what is promised; in the short form, which runs
-// beside whatever else a machine does, 15.
-//
-// Kubelet's calls of the node service come at the same time: those for the statistics of a volume
-// that a pod has in each hung pool get a response within the deadline and leave no thread each,
-// pods of the other pool begin, those of the hung ones end, and the service is stopped and started.
-// Once the storage responds pods begin there again.
+// Package hang lets storage stop responding under the real daemon, in each call that the daemon
+// makes, and looks at everything that must go on: the other pools, the watchdog, the end and a new
+// start of the daemon, kubelet's calls of the node service, and in the end everything that waited. A
+// FUSE filesystem (test/hungfs) for each call is one pool, a loop ext4 is the pool beside them; the
+// API server is real.
 //
 // First the calls hang all at once, in a pool each, and a process that waits can be killed, as on
 // NFS. Then, unless -short, one after the other, and in the end in a way that no signal ends, as a
 // disk's driver does: then the daemon's own threads are all gone after SIGTERM, and what the kernel
-// holds is not. Last, a disk is yanked that can still be read from the page cache: the file behind
-// a loop device is cut off. Only a read past the cache shows it, which is what the daemon does with
-// the marker at every look that is 5 s after the last such one (hostcheck, expensiveEvery).
+// holds is not. Beside that a disk is yanked that can still be read from the page cache: only a read
+// past the cache shows it.
 //
 // It does not hang NFS or a device-mapper device: this kernel has neither. getxattr is not among
 // the calls because the daemon does not make it where there is no SELinux.
-package main
+package hang
 
 import (
 	"context"
-	"io"
-	"os"
+	"flag"
 	"slices"
 	"strings"
 	"time"
@@ -83,32 +68,21 @@ type options struct {
 	looks, claims int
 }
 
-const usageText = `Usage: hang [flags]
-
-Lets storage hang in each call that the daemon makes, and looks at everything that must go on. Exit code 1 if
-anything went wrong. Wants root, and what make builds in .build.
-
-`
-
-func parseOptions(args []string, out io.Writer) (options, error) {
+// Trial is the command line.
+func Trial() harness.Trial {
 	var o options
-	flags := harness.Flags("hang", usageText, out)
-	flags.BoolVar(&o.short, "short", false, "the form for every change: all calls at once, 30 looks, 40 claims, -slack 15s")
-	flags.DurationVar(&o.slack, "slack", time.Second, "how much later than promised is in time, on a busy machine")
-	flags.IntVar(&o.looks, "looks", hourOfLook, "how often each pool is looked at while it hangs")
-	flags.IntVar(&o.claims, "claims", 100, "how many claims are made in the other pool, without and with the hang")
-	flags.StringVar(&o.only, "only", "", "in place of everything: these calls, each alone, and \"unkillable\" for those that no signal ends")
-	flags.DurationVar(&harness.Timeout, "timeout", harness.Timeout, "how long one thing may take before it is called a fault")
-	if err := flags.Parse(args); err != nil {
-		return o, err
+	return harness.Trial{
+		Name: "hang", Short: "looks=30 claims=40 slack=15s",
+		Does: "Lets storage hang in each call that the daemon makes, and looks at everything that must go on.",
+		Flags: func(flags *flag.FlagSet) {
+			flags.DurationVar(&o.slack, "slack", time.Second, "how much later than promised is in time, on a busy machine")
+			flags.IntVar(&o.looks, "looks", hourOfLook, "how often each pool is looked at while it hangs")
+			flags.IntVar(&o.claims, "claims", 100, "how many claims are made in the other pool, without and with the hang")
+			flags.StringVar(&o.only, "only", "", "in place of everything: these calls, each alone, and \"unkillable\" for those that no signal ends")
+		},
+		Play: func(ctx context.Context, p *harness.Program) { o.short = p.Short; play(ctx, p, o) },
 	}
-	if o.short {
-		o.looks, o.claims, o.slack = min(o.looks, 30), min(o.claims, 40), max(o.slack, 15*time.Second)
-	}
-	return o, nil
 }
-
-func main() { os.Exit(harness.Main("hang", parseOptions, play)) }
 
 // does reports whether a round besides the first is played.
 func (o options) does(round string) bool {

@@ -1,4 +1,4 @@
-package main
+package hang
 
 import (
 	"context"
@@ -28,10 +28,9 @@ const (
 
 // serve starts the node service, for pods with volumes of the pools.
 func (e *environment) serve() {
-	var err error
-	e.service, err = csinode.New(csinode.Options{Root: filepath.Join(hosttest.Dir(e), "k"), Driver: e.Node, Command: e.Daemon.Command, Log: e.Daemon.Path("csi.log")})
-	e.Must(err, "making the sockets of the node service")
-	e.Cleanup(e.service.Close)
+	e.service = e.NodeService(csinode.Options{
+		Root: filepath.Join(hosttest.Dir(e), "k"), Driver: e.Node, Command: e.Daemon.Command, Log: e.Daemon.Path("csi.log"),
+	})
 	e.Must(e.service.Start(), "starting the node service")
 }
 

@@ -97,25 +97,35 @@ func (e *Environment) WaitPool(ctx context.Context, pool string, is func(daemon.
 // Open is for WaitPool.
 func Open(s daemon.PoolStatus) bool { return s.Open }
 
-// Metric is the value of one series as the daemon serves it, with its labels as they are written
-// there; 0 if there is none.
-func (e *Environment) Metric(series string) (float64, error) {
-	response, err := http.Get(e.MetricsURL())
+// Metrics are the series that the daemon serves, by name and labels as they are written there.
+func (e *Environment) Metrics() (map[string]float64, error) {
+	response, err := plain.Get("http://" + e.metrics + "/metrics")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body) // all of it, or the connection is not used again
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the metrics: %s, %w", response.Status, err)
+	}
+	all := map[string]float64{}
 	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, series+" "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if at := strings.LastIndexByte(line, ' '); at > 0 && line[0] != '#' {
+			all[line[:at]], _ = strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
 		}
 	}
-	return 0, err
+	return all, nil
 }
 
-// MetricsURL is where the daemon serves its metrics.
-func (e *Environment) MetricsURL() string { return "http://" + e.metrics + "/metrics" }
+// plain asks for no compression, whose tables are two thirds of a megabyte of the daemon's heap and
+// come and go with its pools.
+var plain = &http.Client{Transport: &http.Transport{DisableCompression: true}}
+
+// Metric is the value of one series; 0 if there is none.
+func (e *Environment) Metric(series string) (float64, error) {
+	all, err := e.Metrics()
+	return all[series], err
+}
 
 // CheckRunning adds a finding if a daemon has ended by itself.
 func (e *Environment) CheckRunning() {

@@ -17,7 +17,7 @@ import (
 //
 // The claims that should exist are those of expected, UIDs by name; where it is nil, all claims
 // that do exist.
-func (f *Findings) CompareObjects(claims []*corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, expected map[string]string) map[string]bool {
+func (f *Findings) CompareObjects(claims []corev1.PersistentVolumeClaim, volumes []corev1.PersistentVolume, expected map[string]string) map[string]bool {
 	want, found := map[string]bool{}, map[string]bool{}
 	for name, uid := range expected {
 		want[volumeOf(uid)] = true
@@ -47,7 +47,7 @@ func (f *Findings) CompareObjects(claims []*corev1.PersistentVolumeClaim, volume
 	return want
 }
 
-func (f *Findings) compareVolumes(volumes []*corev1.PersistentVolume, want map[string]bool) {
+func (f *Findings) compareVolumes(volumes []corev1.PersistentVolume, want map[string]bool) {
 	found := map[string]bool{}
 	for _, pv := range volumes {
 		if !want[pv.Name] {

@@ -19,11 +19,10 @@ type Options struct {
 	Name    string          // of the provisioner, the node and the namespace; empty: the program's
 	Plane   cluster.Options // of the control plane
 	Dir     string          // of the daemon; empty: a new one
-	Binary  string          // of the daemon; empty: the rig's default
+	Binary  string          // of the daemon; empty: the command line's
 	Env     []string        // more of the daemon's environment
 	Metrics bool            // the daemon serves its metrics
 	TOML    string          // more keys of the configuration, before its tables
-	KeepLog string          // a file that the daemons' log is written to in the end; empty: $KEEP_LOG, or none
 }
 
 // Environment is a control plane with one node, which has no kubelet, and one daemon with pools.
@@ -50,7 +49,8 @@ func Start(ctx context.Context, p *Program, o Options) *Environment {
 
 // StartOn is Start on a control plane that runs.
 func StartOn(ctx context.Context, p *Plane, o Options) *Environment {
-	o.Name, o.Dir, o.KeepLog = cmp.Or(o.Name, p.Name()), cmp.Or(o.Dir, hosttest.Dir(p)), cmp.Or(o.KeepLog, os.Getenv("KEEP_LOG"))
+	o.Name, o.Dir = cmp.Or(o.Name, p.Name()), cmp.Or(o.Dir, hosttest.Dir(p))
+	o.Binary = cmp.Or(o.Binary, p.Binary)
 	e := &Environment{Plane: p, Node: o.Name, opt: o, Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
 	e.Must(e.Cluster.AddHost(ctx, e.Node, nil), "adding a node")
 	var err error
@@ -172,8 +172,9 @@ func logs(daemons []*rig.Daemon) (all string) {
 }
 
 func (e *Environment) keepLog() error {
-	if e.opt.KeepLog == "" {
+	file := cmp.Or(e.KeepLog, os.Getenv("KEEP_LOG"))
+	if file == "" {
 		return nil
 	}
-	return os.WriteFile(e.opt.KeepLog, []byte(e.Log()), 0o600)
+	return os.WriteFile(file, []byte(e.Log()), 0o600)
 }

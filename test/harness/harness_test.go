@@ -60,20 +60,38 @@ func TestRunPanics(t *testing.T) {
 	Run(t.Context(), "test", func(context.Context, *Program) { panic("a mistake of the program") })
 }
 
-func TestShorten(t *testing.T) {
-	flags := Flags("test", "usage\n", io.Discard)
-	n, long := flags.Int("n", 10, "number"), flags.Duration("time", time.Hour, "time")
-	if err := flags.Parse([]string{"-n", "7"}); err != nil {
-		t.Fatal(err)
+// The command line counts more than the short form, and that more than the defaults.
+func TestParse(t *testing.T) {
+	defer func(was time.Duration) { Timeout = was }(Timeout)
+	var n int
+	var long time.Duration
+	wrong := errors.New("wrong")
+	trial := Trial{Name: "test", Short: "n=1 time=1s", Flags: func(f *flag.FlagSet) {
+		f.IntVar(&n, "n", 10, "number")
+		f.DurationVar(&long, "time", time.Hour, "time")
+	}, Check: func() error {
+		if n == 0 {
+			return wrong
+		}
+		return nil
+	}}
+	if c, err := trial.Parse([]string{"-n", "7", "-short"}, io.Discard); err != nil || n != 7 || long != time.Second || !c.Short {
+		t.Errorf("n %d, time %s, %+v, %v", n, long, c, err)
 	}
-	if err := Shorten(flags, map[string]string{"n": "1", "time": "1s"}); err != nil || *n != 7 || *long != time.Second {
-		t.Errorf("n %d, time %s, %v", *n, *long, err)
-	}
-	if err := Shorten(flags, map[string]string{"absent": "1"}); err == nil {
-		t.Error("a flag that does not exist was set")
-	}
-	if err := flags.Parse([]string{"-h"}); !errors.Is(err, flag.ErrHelp) {
+	if _, err := trial.Parse([]string{"-n", "0"}, io.Discard); !errors.Is(err, wrong) {
 		t.Error(err)
+	}
+	if _, err := trial.Parse([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Error(err)
+	}
+	for _, args := range []string{"word", "-timeout=0"} {
+		if _, err := trial.Parse([]string{args}, io.Discard); err == nil {
+			t.Errorf("%s was taken", args)
+		}
+	}
+	trial.Short = "absent=1"
+	if _, err := trial.Parse([]string{"-short"}, io.Discard); err == nil {
+		t.Error("a flag that does not exist was set")
 	}
 }
 
@@ -113,8 +131,8 @@ func volume(name string) *corev1.PersistentVolume {
 }
 
 func TestCompareObjects(t *testing.T) {
-	type claims = []*corev1.PersistentVolumeClaim
-	type volumes = []*corev1.PersistentVolume
+	type claims = []corev1.PersistentVolumeClaim
+	type volumes = []corev1.PersistentVolume
 	going := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }
 	pending := func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }
 	another := func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-2" }
@@ -127,16 +145,16 @@ func TestCompareObjects(t *testing.T) {
 		kinds    []string // of the findings, one each
 	}{
 		{"nothing", nil, nil, nil, nil, nil},
-		{"a bound claim", claims{claim("a", "1")}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, nil},
-		{"a bound claim that was expected", claims{claim("a", "1")}, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, nil},
-		{"a pending claim", claims{claim("a", "1", pending)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
-		{"a claim bound to another's volume", claims{claim("a", "1", another)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
-		{"a claim that does not go", claims{claim("a", "1", going)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
-		{"a claim that was to go", claims{claim("a", "1")}, nil, map[string]string{}, nil, []string{Unsettled}},
-		{"a claim of an expected name, made again", claims{claim("a", "2")}, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
-		{"a claim that is gone", nil, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
-		{"a volume without a claim", nil, volumes{volume("pvc-1")}, nil, nil, []string{VolumesLeft}},
-		{"a claim without its volume", claims{claim("a", "1")}, nil, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a bound claim", claims{*claim("a", "1")}, volumes{*volume("pvc-1")}, nil, []string{"pvc-1"}, nil},
+		{"a bound claim that was expected", claims{*claim("a", "1")}, volumes{*volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, nil},
+		{"a pending claim", claims{*claim("a", "1", pending)}, volumes{*volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim bound to another's volume", claims{*claim("a", "1", another)}, volumes{*volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that does not go", claims{*claim("a", "1", going)}, volumes{*volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that was to go", claims{*claim("a", "1")}, nil, map[string]string{}, nil, []string{Unsettled}},
+		{"a claim of an expected name, made again", claims{*claim("a", "2")}, volumes{*volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that is gone", nil, volumes{*volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
+		{"a volume without a claim", nil, volumes{*volume("pvc-1")}, nil, nil, []string{VolumesLeft}},
+		{"a claim without its volume", claims{*claim("a", "1")}, nil, nil, []string{"pvc-1"}, []string{Unsettled}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var f Findings

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -44,6 +45,15 @@ func (e *Environment) AddPeer(ctx context.Context, p Pool, own *hosttest.Image) 
 	return nil
 }
 
+// NodeService makes the CSI node service, which does not run yet. Its sockets are closed with the
+// trial.
+func (p *Program) NodeService(o csinode.Options) *csinode.Service {
+	s, err := csinode.New(o)
+	p.Must(err, "making the sockets of the node service")
+	p.Cleanup(s.Close)
+	return s
+}
+
 // Redirect makes the daemon's kubeconfig point to another server, whose certificate ca has signed.
 func (e *Environment) Redirect(server string, ca []byte) error {
 	config, err := clientcmd.LoadFromFile(e.Kubeconfig)
@@ -70,6 +80,9 @@ func (e *Environment) Storages(p Pool) []Storage {
 	}
 	return []Storage{{p.Path, []*rig.Daemon{e.Daemon}}, {e.peerPool, []*rig.Daemon{e.peer}}}
 }
+
+// StorageAt is a filesystem that this program sees at a path.
+func (e *Environment) StorageAt(path string) Storage { return Storage{path, e.daemons()} }
 
 // Log is what the daemons that have this storage wrote.
 func (s Storage) Log() string { return logs(s.daemons) }

@@ -1,6 +1,6 @@
-// Package harness is the frame of the programs that prove the product under stress (test/storm,
-// test/chaos and so on): the command line, a mount namespace, an environment of a real control
-// plane and real daemons, a load of claims, and what the program finds wrong.
+// Package harness is the frame of the trials of test/prove: the command line, a mount namespace, an
+// environment of a real control plane and real daemons, a load of claims, and what a trial finds
+// wrong.
 //
 // It knows no faults, and it decides nothing about the product but whether the API's objects fit
 // each other (CompareObjects): each program knows what it does to the product and what must hold.
@@ -9,41 +9,12 @@ package harness
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
-
-// Main is the main function of a command that is one program (Command, Run).
-func Main[O any](name string, parse func(args []string, out io.Writer) (O, error), body func(context.Context, *Program, O)) int {
-	return Command(name, parse, func(ctx context.Context, opt O) int {
-		return Run(ctx, name, func(ctx context.Context, p *Program) { body(ctx, p, opt) })
-	})
-}
-
-// Command enters a mount namespace, parses the command line, and runs body with a context that
-// SIGINT and SIGTERM end. It returns the exit code: 2 for a wrong command line, else body's.
-func Command[O any](name string, parse func(args []string, out io.Writer) (O, error), body func(context.Context, O) int) int {
-	return hosttest.Isolate(func() int {
-		opt, err := parse(os.Args[1:], os.Stderr)
-		switch {
-		case errors.Is(err, flag.ErrHelp):
-			return 0
-		case err != nil:
-			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-			return 2
-		}
-		ctx, stop := Interruptible()
-		defer stop()
-		return body(ctx, opt)
-	})
-}
 
 // Interruptible returns a context that SIGINT and SIGTERM end.
 func Interruptible() (context.Context, context.CancelFunc) {
@@ -53,6 +24,7 @@ func Interruptible() (context.Context, context.CancelFunc) {
 // Program is one run of a program. It is a hosttest.T: what cannot be set up ends the program.
 type Program struct {
 	Findings
+	Common
 
 	ctx      context.Context
 	name     string
@@ -169,8 +141,8 @@ func (p *Program) Report(kinds ...string) {
 	fmt.Printf("%s%s, in %s\n", p.label, verdict, p.Elapsed().Round(time.Second))
 }
 
-// Timeout is for one wait: claims that failed are tried again after at most 30 s. Programs may let
-// it be set: one that tries a broken product need not wait so long for each of its faults.
+// Timeout is for one wait: claims that failed are tried again after at most 30 s. The command line
+// sets it: who tries a broken product need not wait so long for each of its faults.
 var Timeout = 90 * time.Second
 
 // Soon is a context for one wait.

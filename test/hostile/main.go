@@ -1,4 +1,4 @@
-// Command hostile is a tenant that makes its volume as hard to remove as it can, and goes on while
+// Package hostile is a tenant that makes its volume as hard to remove as it can, and goes on while
 // it is removed. Each trick is played on ext4, xfs and btrfs, in a volume that a real daemon made
 // for a claim of a real API server; then the claim is deleted. The PersistentVolume has to go, the
 // directory and the record have to follow, or what is left has to be reported: as an event on the
@@ -17,39 +17,31 @@
 //
 // It does not test what package daemon/disk/volume tests of a purge alone (TestPurgeHostile and those
 // after it), and it does not hang the pool (test/hang).
-package main
+package hostile
 
 import (
 	"context"
+	"flag"
 	"fmt"
-	"io"
-	"os"
 	"sync"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-const usage = `Usage: hostile [flags]
-
-Plays a tenant's tricks in volumes whose claims are then deleted, on ext4, xfs and btrfs. Exit code 1 if anything
-went wrong. Wants root, and what make builds in .build.
-
-`
-
-func parseOptions(args []string, out io.Writer) (sizes, error) {
-	flags := harness.Flags("hostile", usage, out)
-	short := flags.Bool("short", false, "the form for every change: smaller trees, one round")
-	rounds := flags.Int("rounds", 3, "how often every trick is played")
-	flags.DurationVar(&harness.Timeout, "timeout", harness.Timeout, "how long one thing may take before it is called a fault")
-	err := flags.Parse(args)
-	if *short {
-		return sizes{levels: 10_000, files: 5_000, rounds: 1}, err
+// Trial is the command line.
+func Trial() harness.Trial {
+	size := sizes{levels: 10_000}
+	return harness.Trial{
+		Name: "hostile", Short: "files=5000 rounds=1",
+		Does: "Plays a tenant's tricks in volumes whose claims are then deleted, on ext4, xfs and btrfs.",
+		Flags: func(flags *flag.FlagSet) {
+			flags.IntVar(&size.files, "files", 30_000, "how many files the largest volume has")
+			flags.IntVar(&size.rounds, "rounds", 3, "how often every trick is played")
+		},
+		Play: func(ctx context.Context, p *harness.Program) { play(ctx, p, size) },
 	}
-	return sizes{levels: 10_000, files: 30_000, rounds: *rounds}, err
 }
-
-func main() { os.Exit(harness.Main("hostile", parseOptions, play)) }
 
 // sizes are how much the tricks make.
 type sizes struct{ levels, files, rounds int }

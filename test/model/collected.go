@@ -1,4 +1,4 @@
-package main
+package model
 
 // Tombstones are kept for a while, and so many of each namespace and class (kube.TombstoneTTL): a
 // node that was away for longer finds none.

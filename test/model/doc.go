@@ -1,4 +1,4 @@
-// Command model plays every order of events in a small world, breadth-first, and checks named
+// Package model plays every order of events in a small world, breadth-first, and checks named
 // invariants in each state.
 //
 // What decides is the product: the controllers of daemon/controllers with the rules of daemon/rules/plan
@@ -19,7 +19,7 @@
 // objects and files are compared with the model's. Of two nodes each has a daemon, in a mount
 // namespace of its own. make test-model-real plays orders that are chosen at random.
 //
-// The program will not see races between goroutines of one daemon but those of beside.go, the order
+// It will not see races between goroutines of one daemon but those of beside.go, the order
 // in which queues bring work, what depends on durations, and what a power cut takes: other tests
 // do.
-package main
+package model

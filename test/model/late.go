@@ -1,4 +1,4 @@
-package main
+package model
 
 // late is a request that a daemon gave up and that the API server has not served yet. The response
 // goes nowhere.

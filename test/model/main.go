@@ -1,8 +1,9 @@
-package main
+package model
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -13,13 +14,40 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-func main() { os.Exit(harness.Main(name, parseOptions, play)) }
+// options is what the command line says.
+type options struct {
+	only   string
+	play   string        // a file with one order
+	states int           // of each world at most, 0: all
+	time   time.Duration // for all worlds together
+}
 
-const name = "model"
+// Trial is the command line.
+func Trial() harness.Trial {
+	var o options
+	return harness.Trial{
+		Name: "model", Short: "time=110s",
+		Does: `Plays every order of events in small worlds with the product's own controllers, and checks invariants in each
+state. The shortest order that leads to one that does not hold is printed.`,
+		Flags: func(flags *flag.FlagSet) {
+			flags.StringVar(&o.only, "only", "", "only worlds whose name contains this")
+			flags.StringVar(&o.play, "play", "", "play the order in this file, and nothing else")
+			flags.IntVar(&o.states, "states", 20_000_000, "so many states of each world at most; 0: all")
+			flags.DurationVar(&o.time, "time", time.Hour, "how long all worlds are explored at most, each for an equal part of what is left")
+		},
+		Check: func() error {
+			if o.states < 0 || o.time <= 0 {
+				return errors.New("-states cannot be negative, -time must be positive")
+			}
+			return nil
+		},
+		Play: func(ctx context.Context, p *harness.Program) { play(ctx, p, o) },
+	}
+}
 
 // howToKeep is what is printed with a finding.
 const howToKeep = `the shortest order that leads there. A file in test/model/testdata/orders keeps it: it is played by
-test/model -play FILE, and on a real daemon and API server by go test ./test/model -run TestReal.
+prove model -play FILE, and on a real daemon and API server by go test ./test/model -run TestReal.
 %s`
 
 // play is the whole program.

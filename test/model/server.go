@@ -1,4 +1,4 @@
-package main
+package model
 
 // serve does what the API server does with a step of the product, in the state, and returns its
 // response. Reads change nothing.

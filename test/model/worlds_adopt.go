@@ -1,4 +1,4 @@
-package main
+package model
 
 // adopting are worlds in which another provisioner made a volume, which is adopted and given up.
 var adopting = []world{

@@ -1,4 +1,4 @@
-package main
+package model
 
 // cloned are worlds in which one claim is a clone of another one.
 var cloned = []world{

@@ -1,4 +1,4 @@
-package main
+package model
 
 // growing are worlds in which claims request more than they have, and pools have room for so many
 // units.

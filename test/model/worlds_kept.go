@@ -1,4 +1,4 @@
-package main
+package model
 
 // keepings are worlds in which the daemon acts as soon as a node was chosen, and volumes of others
 // are kept for claims.

@@ -1,4 +1,4 @@
-package main
+package model
 
 // latenesses are worlds in which the API server serves a request when its daemon has given it up
 // and does something else.

@@ -1,4 +1,4 @@
-package main
+package model
 
 // scoped are worlds of two nodes of which each has a configuration that names whether the second
 // pool is its own or shared.

@@ -1,4 +1,4 @@
-package main
+package model
 
 // twoNodes are worlds of two nodes with a shared pool, of which each has a daemon. A term begins
 // when one of them takes the lease: with two terms the work goes from one to the other.

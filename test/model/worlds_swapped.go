@@ -1,4 +1,4 @@
-package main
+package model
 
 // swapping are worlds in which another filesystem is mounted in place of the pool's, or the pool's
 // on the other node, too.

@@ -15,13 +15,10 @@ func (p *play) cost() {
 		_, err := p.fresh(baseConfig)
 		return "", err
 	})
-	p.need("test/crash in the machine", p.loadCrash)
+	p.need("test/prove in the machine", p.loadCrash)
 	for _, fs := range limitedFilesystems {
 		p.step("on "+fs.name+": what a limit costs", func() (string, error) {
-			at, err := p.limitedMount(fs)
-			if err != nil {
-				return "", err
-			}
+			at := must(p.limitedMount(fs))
 			return p.crash("-only none -limits "+at, `a volume takes .*`)
 		})
 	}
@@ -32,14 +29,11 @@ var speedFigures = regexp.MustCompile(`a system call takes (\d+) ns, a checksum 
 
 // slower runs the same program in the machine and on the host.
 func (p *play) slower() (string, error) {
-	here, err := exec.CommandContext(p.ctx, filepath.Join(p.dir, "crash"), "-speed").CombinedOutput()
+	here, err := exec.CommandContext(p.ctx, filepath.Join(p.dir, "prove"), "crash", "-speed").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, here)
 	}
-	there, err := p.crash("-speed", speedFigures.String())
-	if err != nil {
-		return "", err
-	}
+	there := must(p.crash("-speed", speedFigures.String()))
 	host, guest := speedFigures.FindStringSubmatch(string(here)), speedFigures.FindStringSubmatch(there)
 	if host == nil || guest == nil {
 		return "", fmt.Errorf("no figures in %q and %q", here, there)

@@ -12,8 +12,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// crashProgram is test/crash in the machine.
-const crashProgram = "/root/crash"
+// proveProgram is test/prove in the machine.
+const proveProgram = "/root/prove"
 
 // limitedFilesystem is made on a disk of the machine that nothing else uses.
 type limitedFilesystem struct{ name, disk, mkfs string }
@@ -32,15 +32,12 @@ func (p *play) limitedMount(fs limitedFilesystem) (at string, err error) {
 // killedAtEachCall has test/crash kill a process before each system call with which it makes,
 // removes, expands and limits volumes, on an ext4 and an xfs with nothing else.
 func (p *play) killedAtEachCall() {
-	if !p.step("test/crash in the machine", p.loadCrash) {
+	if !p.step("test/prove in the machine", p.loadCrash) {
 		return
 	}
 	for _, fs := range limitedFilesystems {
 		p.step("on "+fs.name+": killed at each system call, each volume has its limit and nothing else has one", func() (string, error) {
-			at, err := p.limitedMount(fs)
-			if err != nil {
-				return "", err
-			}
+			at := must(p.limitedMount(fs))
 			return p.crash("-limits "+at, `(?m)^all .*$`)
 		})
 	}
@@ -51,21 +48,11 @@ func (p *play) killedAtEachCall() {
 func (p *play) misconfigured() {
 	const file = "/etc/hostpath-provisioner/config.toml"
 	p.step("beside a configuration with errors the service starts again, and a volume has its limit", func() (string, error) {
-		if _, err := p.doAll("cp -a "+file+" /root/valid.toml && echo 'nonsense = 1' >> "+file, "systemctl stop hostpath-provisioner-mountpoint.service"); err != nil {
-			return "", err
-		}
+		must(p.doAll("cp -a "+file+" /root/valid.toml && echo 'nonsense = 1' >> "+file, "systemctl stop hostpath-provisioner-mountpoint.service"))
 		defer p.do("cat /root/valid.toml > " + file)
-		claim, err := p.claim("fast", ofSize("10Mi"))
-		if err != nil {
-			return "", err
-		}
-		dir, err := p.waitBound(claim)
-		if err != nil {
-			return "", err
-		}
-		if _, err := p.expect("hostpath-provisioner check 2>&1", "nonsense"); err != nil {
-			return "", err
-		}
+		claim := must(p.claim("fast", ofSize("10Mi")))
+		dir := must(p.waitBound(claim))
+		must(p.expect("hostpath-provisioner check 2>&1", "nonsense"))
 		return p.expect("df -B1 "+dir+" | tail -n 1", " 10485760 ")
 	})
 }
@@ -74,9 +61,7 @@ func (p *play) misconfigured() {
 // it is not enforced here.
 func (p *play) requestsMeasured() {
 	p.step("what a request to the service that sets limits takes", func() (string, error) {
-		if _, err := p.do("setenforce 0"); err != nil {
-			return "", err
-		}
+		must(p.do("setenforce 0"))
 		defer p.do("setenforce 1")
 		return p.crash("-requests /srv/fast", `a request about .*`)
 	})
@@ -84,29 +69,21 @@ func (p *play) requestsMeasured() {
 
 // loadCrash builds the program here.
 func (p *play) loadCrash() (string, error) {
-	file := filepath.Join(p.dir, "crash")
-	build := exec.CommandContext(p.ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "./test/crash")
+	file := filepath.Join(p.dir, "prove")
+	build := exec.CommandContext(p.ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, "./test/prove")
 	build.Dir, build.Env = rig.Root(), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	if err := p.machine.opt.load(map[string]archived{crashProgram[1:]: {0o755, data}}); err != nil {
-		return "", err
-	}
+	data := must(os.ReadFile(file))
+	check(p.machine.opt.load(map[string]archived{proveProgram[1:]: {0o755, data}}))
 	return p.do("blockdev --flushbufs /dev/vdb; " + unpacked)
 }
 
-// crash runs the program, and returns what of its output matches.
+// crash runs the trial, and returns what of its output matches.
 func (p *play) crash(flags, shown string) (string, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, 15*time.Minute)
 	defer cancel()
-	out, err := p.machine.do(ctx, crashProgram+" "+flags+" 2>&1")
-	if err != nil {
-		return "", err
-	}
+	out := must(p.machine.do(ctx, proveProgram+" crash "+flags+" 2>&1"))
 	return fmt.Sprintf("%q", regexp.MustCompile(shown).FindAllString(out, -1)), nil
 }
