@@ -94,10 +94,7 @@ func (p *play) hung(pool string, killable bool) {
 }
 
 func (p *play) number(command string) (int, error) {
-	out, err := p.do(command)
-	if err != nil {
-		return 0, err
-	}
+	out := must(p.do(command))
 	return strconv.Atoi(strings.TrimSpace(out))
 }
 
@@ -264,12 +261,8 @@ func (p *play) bootWithoutAPool() {
 
 // reboot shuts the machine down, changes something, and boots it from its disks.
 func (p *play) reboot(change func() error) error {
-	if err := p.machine.powerOff(p.ctx); err != nil {
-		return err
-	}
-	if err := change(); err != nil {
-		return err
-	}
+	check(p.machine.powerOff(p.ctx))
+	check(change())
 	return p.bootAgain()
 }
 

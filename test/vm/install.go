@@ -120,10 +120,7 @@ func (p *play) loadPackage(o machineOptions) error {
 
 // loadConfig loads a configuration with the chapter's provisioner, and the node's kubeconfig.
 func (p *play) loadConfig(o machineOptions, dir, node, config string) error {
-	kubeconfig, err := p.kubeconfig(node)
-	if err != nil {
-		return err
-	}
+	kubeconfig := must(p.kubeconfig(node))
 	return o.load(map[string]archived{
 		dir + "/config.toml": {0o644, []byte(fmt.Sprintf("provisioner = %q\n%s", p.namespace, config))},
 		dir + "/kubeconfig":  {0o600, kubeconfig},
@@ -249,9 +246,7 @@ func (p *play) dpkg() (string, error) {
 // freeze saves the running machine with its root disk. Disks that are not mounted must not be read
 // from its memory by those who start from it.
 func (p *play) freeze(state string) error {
-	if _, err := p.do("sync; echo 3 > /proc/sys/vm/drop_caches"); err != nil {
-		return err
-	}
+	must(p.do("sync; echo 3 > /proc/sys/vm/drop_caches"))
 	return p.machine.save(state)
 }
 

@@ -58,10 +58,7 @@ func (p *play) pausesConfigured() (string, error) {
 
 // writes starts the process, and returns the name of its volume.
 func (p *play) writes() (pv string, err error) {
-	_, dir, err := p.bound("big")
-	if err != nil {
-		return "", err
-	}
+	_, dir := must2(p.bound("big"))
 	pv = path.Base(dir)
 	_, err = p.doAll(p.call("publish", writer, pv, "big", dir),
 		"mount --bind "+path.Join(kubeletRoot, "pods", writer, "volumes/kubernetes.io~csi", pv, "mount")+" /mnt/volume && mkdir -p "+writerCgroup,

@@ -124,10 +124,7 @@ func (p *play) loadKubelet() error {
 	if err != nil {
 		return fmt.Errorf("%w (build it with: make .build/kubelet)", err)
 	}
-	busybox, err := exec.LookPath("busybox")
-	if err != nil {
-		return err
-	}
+	busybox := must(exec.LookPath("busybox"))
 	archive, err := containers.Busybox(containerImage, busybox)
 	var layers bytes.Buffer
 	if err == nil {
@@ -137,13 +134,8 @@ func (p *play) loadKubelet() error {
 		return err
 	}
 	file := filepath.Join(p.dir, "kubelet.kubeconfig")
-	if err := p.cluster.NodeKubeconfig(p.ctx, node, file); err != nil {
-		return err
-	}
-	kubeconfig, err := forMachine(file)
-	if err != nil {
-		return err
-	}
+	check(p.cluster.NodeKubeconfig(p.ctx, node, file))
+	kubeconfig := must(forMachine(file))
 	return p.machine.opt.load(map[string]archived{
 		"usr/local/bin/kubelet": {0o755, program}, "root/image.tar": {0o600, layers.Bytes()}, "root/kubelet.kubeconfig": {0o600, kubeconfig},
 		"root/containerd.toml": {0o644, []byte(containerdFile)}, "root/kubelet.yaml": {0o644, []byte(kubeletFile)}, "etc/cni/net.d/none.conflist": {0o644, []byte(networkFile)},
@@ -190,14 +182,8 @@ func (p *play) pod(name string, source corev1.VolumeSource) (string, error) {
 
 // podSaid is what the API has of a pod that does not run.
 func (p *play) podSaid(name string) error {
-	pod, err := p.cluster.Client().CoreV1().Pods(p.namespace).Get(p.ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	events, err := p.cluster.Client().CoreV1().Events(p.namespace).List(p.ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
-	if err != nil {
-		return err
-	}
+	pod := must(p.cluster.Client().CoreV1().Pods(p.namespace).Get(p.ctx, name, metav1.GetOptions{}))
+	events := must(p.cluster.Client().CoreV1().Events(p.namespace).List(p.ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name}))
 	text := fmt.Sprintf("pod %s on %q: %s", name, pod.Spec.NodeName, pod.Status.Phase)
 	for _, e := range events.Items {
 		text += "\n" + e.Reason + ": " + e.Message

@@ -78,19 +78,13 @@ func (p *play) again(cold bool) error {
 	o := p.machine.opt
 	if cold {
 		o.State = ""
-		if err := p.boot(o); err != nil {
-			return err
-		}
+		check(p.boot(o))
 		_, err := p.machine.until(p.ctx, limit, "mountpoint -q "+stateDir+" && mountpoint -q /srv/fast && mountpoint -q /srv/big")
 		return err
 	}
 	o.State, o.Backing = p.saved("state"), p.saved("qcow2")
-	if err := os.RemoveAll(o.Root); err != nil {
-		return err
-	}
-	if err := p.boot(o); err != nil {
-		return err
-	}
+	check(os.RemoveAll(o.Root))
+	check(p.boot(o))
 	_, err := p.do(mountAll)
 	return err
 }

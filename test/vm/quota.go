@@ -140,10 +140,7 @@ func (p *play) limited(pool string) {
 
 // mounted makes a claim of 10 MiB and binds its directory where other users than root reach it.
 func (p *play) mounted(pool, at string) error {
-	claim, err := p.claim(pool, ofSize("10Mi"))
-	if err != nil {
-		return err
-	}
+	claim := must(p.claim(pool, ofSize("10Mi")))
 	dir, err := p.waitBound(claim)
 	if err == nil {
 		_, err = p.do("mkdir -p " + at + " && mount --bind " + dir + " " + at)

@@ -209,14 +209,8 @@ func (p *play) madeBy(m *member, trouble func() error) (v volume, err error) {
 func (p *play) isShared(claim, by string) error {
 	ctx, cancel := p.soon()
 	defer cancel()
-	c, err := p.cluster.WaitClaimBound(ctx, p.namespace, claim)
-	if err != nil {
-		return err
-	}
-	event, err := p.cluster.WaitEvent(ctx, c, "ProvisioningSucceeded")
-	if err != nil {
-		return err
-	}
+	c := must(p.cluster.WaitClaimBound(ctx, p.namespace, claim))
+	event := must(p.cluster.WaitEvent(ctx, c, "ProvisioningSucceeded"))
 	if event.Source.Host != by {
 		return fmt.Errorf("%s made the volume, not %s", event.Source.Host, by)
 	}

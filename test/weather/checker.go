@@ -18,8 +18,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -34,14 +36,14 @@ type checker struct {
 	pool     string // its path
 	load     *harness.Load
 	storages []harness.Storage
-	exact    bool // there are the claims of the load, and no others; else all count that there are
-	// onMade and onGone, if they are not nil, are called when a volume object was made, and is gone.
-	onMade, onGone func(*corev1.PersistentVolume)
+	exact    bool                           // there are the claims of the load, and no others; else all count that there are
+	onMade   func(*corev1.PersistentVolume) // is called when a volume object was made, if it is not nil
 
 	mu          sync.Mutex
-	seen        int                        // volume objects that appeared
-	undecidable int                        // of them: the claim was deleted already, so that the directory may be gone
-	gone        int                        // volume objects that went
+	seen        int // volume objects that appeared
+	undecidable int // of them: the claim was deleted already, so that the directory may be gone
+	gone        int // volume objects that went
+	alive       map[types.UID]*corev1.PersistentVolume
 	made        map[string]map[string]bool // by claim UID: the UIDs of the volume objects made for it
 	written     map[place]string           // to claim UID: volumes that have data
 	wrong       []string                   // volumes that were published without a directory
@@ -59,7 +61,7 @@ type place struct {
 func newChecker(e *harness.Environment, scope, pool string, storages []harness.Storage, load *harness.Load) *checker {
 	return &checker{
 		Environment: e, scope: scope, pool: pool, load: load, storages: storages,
-		made: map[string]map[string]bool{}, written: map[place]string{}, forgotten: map[string]bool{},
+		made: map[string]map[string]bool{}, alive: map[types.UID]*corev1.PersistentVolume{}, written: map[place]string{}, forgotten: map[string]bool{},
 	}
 }
 
@@ -77,6 +79,9 @@ func (c *checker) follow(ctx context.Context) error {
 	all, err := volumes.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
+	}
+	for _, pv := range c.missed(all.Items) {
+		c.went(pv)
 	}
 	for i := range all.Items {
 		c.appeared(&all.Items[i])
@@ -103,6 +108,19 @@ func (c *checker) follow(ctx context.Context) error {
 	return nil
 }
 
+// missed are the volume objects that went while there was no watch: the API server ends that of a
+// slow reader.
+func (c *checker) missed(now []corev1.PersistentVolume) (gone []*corev1.PersistentVolume) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid, pv := range c.alive {
+		if !slices.ContainsFunc(now, func(v corev1.PersistentVolume) bool { return v.UID == uid }) {
+			gone = append(gone, pv)
+		}
+	}
+	return gone
+}
+
 // appeared is told of each volume object, sometimes again. With the object the directory has to be
 // there, on the pool's own filesystem. Two of three volumes get data.
 func (c *checker) appeared(pv *corev1.PersistentVolume) {
@@ -125,7 +143,7 @@ func (c *checker) notes(pv *corev1.PersistentVolume, uid string) bool {
 	if c.made[uid] == nil {
 		c.made[uid] = map[string]bool{}
 	}
-	c.made[uid][string(pv.UID)] = true
+	c.made[uid][string(pv.UID)], c.alive[pv.UID] = true, pv
 	c.seen++
 	err := c.write(pv.Name, uid)
 	switch path := pv.Spec.HostPath; {
@@ -141,10 +159,10 @@ func (c *checker) notes(pv *corev1.PersistentVolume, uid string) bool {
 
 func (c *checker) went(pv *corev1.PersistentVolume) {
 	c.mu.Lock()
-	c.gone++
-	c.mu.Unlock()
-	if c.onGone != nil {
-		c.onGone(pv)
+	defer c.mu.Unlock()
+	if c.alive[pv.UID] != nil {
+		delete(c.alive, pv.UID)
+		c.gone++
 	}
 }
 
@@ -168,8 +186,11 @@ func (c *checker) write(pv, uid string) (err error) {
 		}
 		_, failed := os.Lstat(s.Path(pv))
 		if failed == nil && uid[0]%3 != 0 {
-			if failed = os.WriteFile(c.file(at), []byte(pv), 0o600); failed == nil {
+			switch failed = os.WriteFile(c.file(at), []byte(pv), 0o600); {
+			case failed == nil:
 				c.written[at] = uid
+			case errors.Is(failed, unix.EROFS): // for the moment; the directory is there
+				failed = nil
 			}
 		}
 		if err = failed; err == nil {

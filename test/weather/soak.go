@@ -151,7 +151,7 @@ func (s *soak) round(ctx context.Context, n, done int) sample {
 	making, end := context.WithCancel(ctx)
 	failed := make(chan error, 1)
 	go func() {
-		failed <- s.load.RunUnpaced(making, 8, func() bool { return len(s.load.Live()) >= s.live || !s.takes(n) })
+		failed <- s.load.RunUnpaced(making, 8, func() bool { return !s.takes(n, before) })
 	}()
 	gone, since := 0, time.Now()
 	for gone < n && ctx.Err() == nil && time.Since(since) < stuck {
@@ -175,9 +175,11 @@ func (s *soak) round(ctx context.Context, n, done int) sample {
 	return m
 }
 
-// takes takes one of the n claims of a round, and reports whether there was one left.
-func (s *soak) takes(n int) bool {
-	if s.made.Add(1) <= int64(n) {
+// takes takes one of the n claims of a round, and reports whether there was one left, and room for
+// it. before is how many volumes had gone when the round began.
+func (s *soak) takes(n, before int) bool {
+	_, _, gone := s.checker.counts()
+	if made := int(s.made.Add(1)); made <= n && made-(gone-before) <= s.live {
 		return true
 	}
 	s.made.Add(-1)
