@@ -40,7 +40,7 @@ func main() {
 // run is the benchmark in its own mount namespace.
 func run(ctx context.Context, p *harness.Program, o options) {
 	b := &bench{Program: p, options: o, out: os.Stdout}
-	p.Must(b.all(ctx), "measuring")
+	p.Must(harness.Outcome(func() error { return b.all(ctx) }), "measuring")
 	if b.samples.failed() {
 		p.Fault("contenders that failed", "see the table")
 	}
@@ -49,20 +49,14 @@ func run(ctx context.Context, p *harness.Program, o options) {
 // all measures what the options ask for and prints it.
 func (b *bench) all(ctx context.Context) error {
 	if len(b.ownCases()) > 0 {
-		if err := b.ownPart(ctx); err != nil {
-			return err
-		}
+		harness.Check(b.ownPart(ctx))
 	}
 	if slices.Contains(b.cases, casePurge) {
-		if err := b.measurePurge(ctx); err != nil {
-			return err
-		}
+		harness.Check(b.measurePurge(ctx))
 	}
 	if slices.Contains(b.cases, caseCluster) {
 		fmt.Fprintf(b.out, "\n%s, pools on loop %s in %s, the control plane's components with their own limits,\none control plane for each run\n\n", harness.Machine(), b.fs, b.place())
-		if err := b.measureCluster(ctx); err != nil {
-			return err
-		}
+		harness.Check(b.measureCluster(ctx))
 	}
 	if slices.Contains(b.cases, casePublish) {
 		b.measurePublish(ctx)
@@ -77,9 +71,7 @@ func (b *bench) all(ctx context.Context) error {
 // ownPart measures what is left of the time when kube-controller-manager binds nothing.
 func (b *bench) ownPart(ctx context.Context) error {
 	fmt.Fprintf(b.out, "%s, pools on loop %s in %s, kube-controller-manager's volume binder off,\nno garbage collected by the control plane within a case: its rates are higher than a user's, the ratios are what counts\n\n", harness.Machine(), b.fs, b.place())
-	if err := b.measure(ctx); err != nil {
-		return err
-	}
+	harness.Check(b.measure(ctx))
 	fmt.Fprint(b.out, "\n", b.report())
 	if b.binder == 0 {
 		return nil

@@ -121,29 +121,20 @@ subjects: [{kind: ServiceAccount, name: bench, namespace: bench}]
 // identities makes the nodes and the kubeconfigs; the daemon's has the rights that its own
 // manifests give it.
 func (a *environment) identities(ctx context.Context, b *bench, contenders []string) error {
-	if err := a.cluster.Apply(ctx, []byte(othersRights)); err != nil {
-		return err
-	}
+	harness.Check(a.cluster.Apply(ctx, []byte(othersRights)))
 	if slices.ContainsFunc(contenders, isDaemon) {
-		if err := a.manifests(ctx, b); err != nil {
-			return err
-		}
+		harness.Check(a.manifests(ctx, b))
 	}
 	a.kubeconfig = map[string]string{}
 	for _, contender := range contenders {
-		if err := a.identity(ctx, contender); err != nil {
-			return err
-		}
+		harness.Check(a.identity(ctx, contender))
 	}
 	return nil
 }
 
 // manifests applies what the daemon itself asks for.
 func (a *environment) manifests(ctx context.Context, b *bench) error {
-	any, err := newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, nodeOf(nameDaemon), "/nonexistent", "/nonexistent")
-	if err != nil {
-		return err
-	}
+	any := harness.Got(newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, nodeOf(nameDaemon), "/nonexistent", "/nonexistent"))
 	manifests, code := any.Call("manifests")
 	if code != 0 {
 		return fmt.Errorf("hostpath-provisioner manifests: exit code %d: %s", code, manifests)
@@ -158,9 +149,7 @@ func (a *environment) identity(ctx context.Context, contender string) error {
 	if isDaemon(contender) {
 		account = "hostpath-provisioner"
 	}
-	if err := a.cluster.AddNode(ctx, node, map[string]string{corev1.LabelHostname: "host-" + contender}); err != nil {
-		return err
-	}
+	harness.Check(a.cluster.AddNode(ctx, node, map[string]string{corev1.LabelHostname: "host-" + contender}))
 	a.kubeconfig[contender] = filepath.Join(a.dir, contender+".kubeconfig")
 	return a.cluster.ServiceAccountKubeconfig(ctx, account, account, node, a.kubeconfig[contender])
 }
@@ -192,11 +181,8 @@ func annotations(f *fixture) map[string]string {
 
 // annotate writes annotations on a claim.
 func (a *environment) annotate(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-	if err != nil {
-		return err
-	}
-	_, err = a.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	patch := harness.Got(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}}))
+	_, err := a.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
@@ -204,30 +190,15 @@ func (a *environment) annotate(ctx context.Context, claim *corev1.PersistentVolu
 // cluster.
 func (a *environment) clear(ctx context.Context, f *fixture) error {
 	core, now := a.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	if err := core.Events(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	if err := core.PersistentVolumes().DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	if err := core.PersistentVolumeClaims(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	volumes, err := core.PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	err = parallel(len(volumes.Items), func(i int) error {
+	harness.Check(core.Events(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}))
+	harness.Check(core.PersistentVolumes().DeleteCollection(ctx, now, metav1.ListOptions{}))
+	harness.Check(core.PersistentVolumeClaims(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}))
+	volumes := harness.Got(core.PersistentVolumes().List(ctx, metav1.ListOptions{}))
+	harness.Check(parallel(len(volumes.Items), func(i int) error {
 		_, err := core.PersistentVolumes().Patch(ctx, volumes.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
 		return unlessGone(err)
-	})
-	if err != nil {
-		return err
-	}
-	claims, err := core.PersistentVolumeClaims(f.name).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
+	}))
+	claims := harness.Got(core.PersistentVolumeClaims(f.name).List(ctx, metav1.ListOptions{}))
 	return parallel(len(claims.Items), func(i int) error {
 		_, err := core.PersistentVolumeClaims(f.name).Patch(ctx, claims.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
 		return unlessGone(err)
@@ -250,7 +221,7 @@ func parallel(n int, do func(int) error) error {
 	for range writers {
 		all.Go(func() {
 			for i := range next {
-				errs[i] = do(i)
+				errs[i] = harness.Outcome(func() error { return do(i) })
 			}
 		})
 	}
@@ -320,22 +291,16 @@ type fixture struct {
 func (b *bench) newFixture(ctx context.Context, a *environment, contender, purpose string, repeat int) (*fixture, error) {
 	name := fmt.Sprintf("bench-%s-%s-%d", contender, purpose, repeat)
 	f := &fixture{contender: contender, name: name, dir: filepath.Join(a.dir, name), kubeconfig: a.kubeconfig[contender]}
-	if err := os.Mkdir(f.dir, 0o700); err != nil {
-		return nil, err
-	}
+	harness.Check(os.Mkdir(f.dir, 0o700))
 	image := b.mkfs(f.dir)
 	f.image = image.File
 	if isDaemon(contender) {
-		if err := f.prepare(b, image); err != nil {
-			return nil, err
-		}
+		harness.Check(f.prepare(b, image))
 	} else {
 		f.pool = hosttest.PoolMount(b, image)
 	}
 	class := cluster.StorageClass(name, name, storagev1.VolumeBindingWaitForFirstConsumer)
-	if _, err := a.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
+	harness.Got(a.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}))
 	return f, a.namespace(ctx, name)
 }
 
@@ -400,9 +365,7 @@ func (f *fixture) prepare(b *bench, image hosttest.Image) (err error) {
 // tearDown takes the fixture down. The objects are the environment's to remove.
 func (f *fixture) tearDown(b *bench) error {
 	if b.keepLogs != "" {
-		if err := os.WriteFile(filepath.Join(b.keepLogs, f.name+".log"), []byte(readLog(filepath.Join(f.dir, "log"))), 0o600); err != nil {
-			return err
-		}
+		harness.Check(os.WriteFile(filepath.Join(b.keepLogs, f.name+".log"), []byte(readLog(filepath.Join(f.dir, "log"))), 0o600))
 	}
 	if f.pool != "" {
 		hosttest.UnmountLazy(b, f.pool)

@@ -20,6 +20,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
@@ -269,7 +270,7 @@ func peakMemory(pid int) int64 {
 func (a *environment) sideBySide(ctx context.Context, all []*running) {
 	claims := map[*running][]*corev1.PersistentVolumeClaim{}
 	for _, r := range all {
-		claims[r], r.fault = r.ready(ctx)
+		r.fault = harness.Outcome(func() (err error) { claims[r], err = r.ready(ctx); return err })
 	}
 	fail := func(err error) bool {
 		for _, r := range all {
@@ -289,7 +290,7 @@ func (a *environment) sideBySide(ctx context.Context, all []*running) {
 	for i := range all[0].amount() {
 		for _, turn := range rand.Perm(len(all)) {
 			if r := all[turn]; r.fault == nil {
-				r.fault = r.one(ctx, claims[r][i])
+				r.fault = harness.Outcome(func() error { return r.one(ctx, claims[r][i]) })
 			}
 		}
 	}
@@ -299,16 +300,14 @@ func (a *environment) sideBySide(ctx context.Context, all []*running) {
 	}
 	for _, r := range all {
 		if r.fault == nil {
-			r.fault = r.note(ctx, m, claims[r])
+			r.fault = harness.Outcome(func() error { return r.note(ctx, m, claims[r]) })
 		}
 	}
 }
 
 // one gives the contender a claim and lets it be quiet again.
 func (r *running) one(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	if err := r.give(ctx, claim); err != nil {
-		return err
-	}
+	harness.Check(r.give(ctx, claim))
 	_, err := r.await(ctx, []*corev1.PersistentVolumeClaim{claim})
 	time.Sleep(r.bench.pause) // a pace, not a wait
 	return err

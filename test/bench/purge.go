@@ -47,10 +47,7 @@ func (b *bench) measurePurge(ctx context.Context) error {
 			slices.Reverse(order)
 		}
 		for _, do := range order {
-			got, err := b.removal(ctx, do, b.files, 0)
-			if err != nil {
-				return err
-			}
+			got := harness.Got(b.removal(ctx, do, b.files, 0))
 			took[do] = got
 		}
 		ratios = append(ratios, took[doPurge].Took.Seconds()/took[doRm].Took.Seconds())
@@ -58,9 +55,7 @@ func (b *bench) measurePurge(ctx context.Context) error {
 		fmt.Fprintf(b.out, "#%d  purge %s, of the processors %s, resident at most %.1f MiB; rm -rf %s, of the processors %s\n", repeat+1,
 			seconds(took[doPurge].Took), seconds(took[doPurge].CPU), mib(took[doPurge].Memory), seconds(took[doRm].Took), seconds(took[doRm].CPU))
 		if repeat == 0 {
-			if err := b.purgeMemory(ctx, took[doPurge]); err != nil {
-				return err
-			}
+			harness.Check(b.purgeMemory(ctx, took[doPurge]))
 		}
 	}
 	fmt.Fprintln(b.out, verdict(estimate{value: middle(ratios)}, wantPurge, false, casePurge+": %s of the time of rm -rf, %.2f or less wanted"))
@@ -72,10 +67,7 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // purgeMemory compares a purge with that of a tenth of the files.
 func (b *bench) purgeMemory(ctx context.Context, all purged) error {
-	few, err := b.removal(ctx, doPurge, b.files/10, 0)
-	if err != nil {
-		return err
-	}
+	few := harness.Got(b.removal(ctx, doPurge, b.files/10, 0))
 	fmt.Fprintf(b.out, "    a purge of %d files: resident at most %.1f MiB\n", b.files/10, mib(few.Memory))
 	fmt.Fprintln(b.out, verdict(estimate{value: float64(all.Memory) / float64(few.Memory)}, wantMemory, false, casePurge+": %s of the memory for a tenth of the files, %.2f or less wanted"))
 	return nil
@@ -85,10 +77,7 @@ func (b *bench) purgeMemory(ctx context.Context, all purged) error {
 func (b *bench) purgeCreates(ctx context.Context) error {
 	took := map[string][]time.Duration{}
 	for _, do := range []string{doNothing, doPurge, doRm, doIdle} {
-		got, err := b.removal(ctx, do, b.files, purgeCreates)
-		if err != nil {
-			return err
-		}
+		got := harness.Got(b.removal(ctx, do, b.files, purgeCreates))
 		took[do] = got.Creates
 		fmt.Fprintf(b.out, "a creation beside %-8s p50 %s  p99 %s\n", do+":", ms(quantile(got.Creates, 0.5)), ms(quantile(got.Creates, 0.99)))
 	}

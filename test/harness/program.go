@@ -129,6 +129,36 @@ func (p *Program) Must(err error, doing string) {
 	}
 }
 
+// failure is the value of the panic that ends what Outcome calls.
+type failure struct{ error }
+
+// Check ends what Outcome calls if something failed. It is for the goroutine of that call only.
+func Check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// Got is Check for what returns a value.
+func Got[T any](value T, err error) T { Check(err); return value }
+
+// Got2 is Check for what returns two.
+func Got2[T, U any](one T, other U, err error) (T, U) { Check(err); return one, other }
+
+// Outcome returns the error of do, or the one by which Check ended it.
+func Outcome(do func() error) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	return do()
+}
+
 // Say prints a line with the time since the program began.
 func (p *Program) Say(format string, args ...any) {
 	fmt.Printf("[%6.1fs] %s%s\n", p.Elapsed().Seconds(), p.label, fmt.Sprintf(format, args...))

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // exploredStates and exploredNames are what the tests of this process explored, one after the
@@ -27,9 +29,7 @@ func explored(t *testing.T, name string, states int) {
 		states = seeded
 	}
 	x, err := newExplorer(states)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	defer x.close()
 	first := x.workers[0].opening(worldOf(t, name))
 	sum := x.explore(t.Context(), first)
@@ -44,9 +44,7 @@ func explored(t *testing.T, name string, states int) {
 func worldOf(t *testing.T, name string) world {
 	t.Helper()
 	w, err := worldNamed(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	return w
 }
 
@@ -74,15 +72,11 @@ func TestSharedAll(t *testing.T) { explored(t, "shared-all", 10_000) }
 // TestKept plays orders of events that once broke an invariant.
 func TestKept(t *testing.T) {
 	x, err := newExplorer(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	defer x.close()
 	for _, file := range orders(t) {
 		o, err := readOrder(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, err)
 		s, err := x.workers[0].follow(o, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -222,9 +216,7 @@ func TestMarkersAreJudged(t *testing.T) {
 // The mirror of a state's mirror is the state; and a state and its mirror are merged.
 func TestMirror(t *testing.T) {
 	x, err := newExplorer(30_000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	defer x.close()
 	for _, w := range x.workers[1:] {
 		w.product.close()
@@ -258,9 +250,7 @@ func TestMirrorsLeaveNothingOut(t *testing.T) {
 	}
 	explore := func(apart bool) summary {
 		x, err := newExplorer(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, err)
 		defer x.close()
 		for _, w := range x.workers[1:] {
 			w.product.close()
@@ -283,9 +273,7 @@ func TestMirrorsLeaveNothingOut(t *testing.T) {
 // stage of TestReal cannot play.
 func TestModelled(t *testing.T) {
 	x, err := newExplorer(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	defer x.close()
 	files, err := filepath.Glob(filepath.Join("testdata", "modelled", "*.txt"))
 	if err != nil || len(files) == 0 {
@@ -293,9 +281,7 @@ func TestModelled(t *testing.T) {
 	}
 	for _, file := range files {
 		o, err := readOrder(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, err)
 		s, err := x.workers[0].follow(o, nil)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -146,40 +147,16 @@ func (p *play) converse() {
 	}
 }
 
-// failure is the value of the panic that ends a step.
-type failure struct{ error }
-
-// check ends the step if something failed.
-func check(err error) {
-	if err != nil {
-		panic(failure{err})
-	}
-}
-
-// must is check for what returns something.
-func must[T any](value T, err error) T { check(err); return value }
-
-// must2 is must for what returns two things.
-func must2[T, U any](one T, other U, err error) (T, U) { check(err); return one, other }
-
-// outcome returns also the error that ended do.
-func outcome(do func() (string, error)) (detail string, err error) {
-	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case failure:
-			err = r.error
-		default:
-			panic(r)
-		}
-	}()
-	return do()
-}
+// check ends the step if something failed; must and must2 are check for what returns something.
+func check(err error)                                  { harness.Check(err) }
+func must[T any](value T, err error) T                 { return harness.Got(value, err) }
+func must2[T, U any](one T, other U, err error) (T, U) { return harness.Got2(one, other, err) }
 
 // step does one thing and prints its verdict. What it returns is printed beside it.
 func (p *play) step(name string, do func() (string, error)) bool {
 	begin := time.Now()
-	detail, err := outcome(do)
+	var detail string
+	err := harness.Outcome(func() (err error) { detail, err = do(); return err })
 	v := verdict{p.name, name, detail, err, time.Since(begin)}
 	p.verdicts = append(p.verdicts, v)
 	if err != nil {

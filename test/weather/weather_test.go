@@ -30,30 +30,20 @@ func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 func TestPlacesAreWatchedUnderAMount(t *testing.T) {
 	dir := hosttest.Dir(t)
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	bare := spot{"bare", fd}
 	for _, d := range pool.Directories {
-		if err := os.MkdirAll(bare.path(hostcheck.PrivateDir, d), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, os.MkdirAll(bare.path(hostcheck.PrivateDir, d), 0o700))
 	}
 	hosttest.Mkfs(t, "ext4", 16).Mount(t, dir)
 	for _, write := range []bool{false, true} {
 		w, err := watchPlaces(bare)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, err)
 		var want []string
 		if write {
 			name := bare.path(hostcheck.PrivateDir, "volumes", "x")
-			if err := os.Mkdir(name, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Remove(name); err != nil {
-				t.Fatal(err)
-			}
+			hosttest.Check(t, os.Mkdir(name, 0o700))
+			hosttest.Check(t, os.Remove(name))
 			want = []string{"created ours/volumes/x", "deleted ours/volumes/x"}
 		}
 		if got := w.close()["bare"]; !slices.Equal(got, want) {
@@ -164,18 +154,14 @@ func (s *server) through(t *testing.T, rates faultRates) (kubernetes.Interface, 
 	faults := newInjector(1)
 	faults.set(rates)
 	p, err := newProxy(&rest.Config{Host: s.URL}, faults)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	t.Cleanup(p.close)
 	p.upstream.(*http.Transport).TLSClientConfig.RootCAs = s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: p.address, TLSClientConfig: rest.TLSClientConfig{CAData: p.ca},
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	return client, faults
 }
 
@@ -219,27 +205,21 @@ func isBroken(err error) bool {
 func watchClaims(t *testing.T, client kubernetes.Interface) watch.Interface {
 	t.Helper()
 	w, err := client.CoreV1().PersistentVolumeClaims("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	return w
 }
 
 // What the proxy puts into a watch is an error of that kind to a real client.
 func TestErrorInAWatch(t *testing.T) {
 	event, err := errorEvent(gone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
 		_, _ = w.Write(event)
 	}))
 	t.Cleanup(s.Close)
 	direct, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	w := watchClaims(t, direct)
 	if e := <-w.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
 		t.Errorf("the client sees %s %v", e.Type, e.Object)
