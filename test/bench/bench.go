@@ -73,10 +73,7 @@ func (b *bench) ownPart(ctx context.Context) error {
 	fmt.Fprintf(b.out, "%s, pools on loop %s in %s, kube-controller-manager's volume binder off,\nno garbage collected by the control plane within a case: its rates are higher than a user's, the ratios are what counts\n\n", harness.Machine(), b.fs, b.place())
 	harness.Check(b.measure(ctx))
 	fmt.Fprint(b.out, "\n", b.report())
-	if b.binder == 0 {
-		return nil
-	}
-	return b.measureBinder(ctx)
+	return nil
 }
 
 // bench is one call of the program.
@@ -102,7 +99,6 @@ type options struct {
 	peerFlags       []string      // more flags of both peers
 	fs              string
 	disk            string // where the pools' images are, "" is memory
-	binder          int    // claims in the binder's own section, 0 leaves it out
 	pods            int    // of the case cluster, each with a claim
 	replicas        int    // of its StatefulSet
 	clusterRuns     int    // repeats of this case
@@ -126,7 +122,7 @@ func benchTrial() harness.Trial {
 	var who, which, peer string
 	return harness.Trial{
 		Name: "bench",
-		Short: "claims=150 single=20 slow-claims=8 repeats=1 binder-claims=20 pods=30 replicas=3 cluster-repeats=1 publishes=200 " +
+		Short: "claims=150 single=20 slow-claims=8 repeats=1 pods=30 replicas=3 cluster-repeats=1 publishes=200 " +
 			"files=50000 purge-repeats=1 snapshot-files=2000 snapshot-repeats=2",
 		Does: `Measures provisioners on throwaway real control planes: the floor (a bare client), the usual library
 as shipped and tuned, and the daemon. The case cluster is what a user waits for; the others watch the
@@ -146,7 +142,6 @@ form say little.`,
 			flags.StringVar(&peer, "peer-flags", "", "more flags for the library's provisioners, such as -protobuf")
 			flags.StringVar(&o.fs, "fs", "ext4", "filesystem of the pools: ext4 or xfs")
 			flags.StringVar(&o.disk, "disk", "", "directory for the pools' images, so that an fsync costs what that disk makes it cost; default: memory")
-			flags.IntVar(&o.binder, "binder-claims", 80, "claims for kube-controller-manager's own section; 0 leaves it out")
 			flags.IntVar(&o.pods, "pods", 100, "pods of the case cluster, each with a claim")
 			flags.IntVar(&o.replicas, "replicas", 10, "pods of its StatefulSet")
 			flags.IntVar(&o.clusterRuns, "cluster-repeats", 3, "runs of each contender in the case cluster, each on a control plane of its own")

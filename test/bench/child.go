@@ -9,15 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -223,38 +220,4 @@ func writeOn(files []*os.File, longest *atomic.Int64) {
 		last = now
 		time.Sleep(writerPace) // a pace, not a wait
 	}
-}
-
-// measureBinder prints what kube-controller-manager itself needs, at its own limit of 20 requests a
-// second: it asks for a claim's volume and binds it, whichever provisioner makes the volume.
-func (b *bench) measureBinder(ctx context.Context) error {
-	contender := nameFloor
-	if slices.Contains(b.contenders, nameDaemon) && b.samples.failure(nameDaemon) == nil {
-		contender = nameDaemon
-	}
-	// These come last and bring upstream's limits back.
-	ctx, a := harness.Got2(b.newEnvironment(ctx, b.contenders, "--kcm-qps=0", "--kcm-burst=0"))
-	fmt.Fprintf(b.out, "\nkube-controller-manager with its own limits, %d claims at once, volumes by: %s\n", b.binder, titles[contender])
-	harness.Check(b.onFixtures(ctx, a, []string{contender}, "binder", 0, func(ctx context.Context, all []*running) {
-		all[0].fault = harness.Outcome(func() error { return all[0].bind(ctx, b.binder) })
-	}))
-	return b.CleanUp()
-}
-
-func (r *running) bind(ctx context.Context, n int) (err error) {
-	r.process = harness.Got(r.start(r.fixture))
-	harness.Got(r.more(ctx, "bound", n, false))
-	begin := time.Now()
-	// The scheduler's part alone: asking the provisioner is kube-controller-manager's.
-	selected := map[string]string{plan.SelectedNode: nodeOf(r.fixture.contender)}
-	harness.Check(parallel(n, func(i int) error { return r.environment.annotate(ctx, r.claims[i], selected) }))
-	ctx, cancel := context.WithTimeout(ctx, max(r.limit, time.Duration(n)*time.Second))
-	defer cancel()
-	all := harness.Got(r.environment.observer.see(ctx, r.claims, made))
-	bound := harness.Got(r.environment.observer.see(ctx, r.claims, isBound))
-	volumes := newSample(all, begin)
-	slowest := slices.MaxFunc(bound, func(a, b sighting) int { return a.bound.Compare(b.bound) })
-	fmt.Fprintf(r.out, "%.1f volumes a second were made; %.1f claims a second were Bound\n",
-		volumes.rate, float64(n)/slowest.bound.Sub(begin).Seconds())
-	return nil
 }
