@@ -35,13 +35,21 @@ deps-systemd: deps # and for packages and the booted systemd
 	@sh test/systemd/deps.sh
 
 # On the cluster that KUBECONFIG names nothing of Kubernetes is compiled.
-demo: deps build $(if $(KUBECONFIG),,$(BUILD)/controlplane) ## the main job, step by step, on a throwaway real control plane
-	@$(GO) run $(GOFLAGS) ./test/demo
+demo: deps build $(BUILD)/prove $(if $(KUBECONFIG),,$(BUILD)/controlplane) ## the main job, step by step, on a throwaway real control plane
+	@$(BUILD)/prove demo
+
+# The trials are one program: test-crash and so on play one in its whole form, try-crash in a short one.
+.PHONY: $(BUILD)/prove
+$(BUILD)/prove:
+ifndef BUILT
+	@mkdir -p $(BUILD)
+	@$(GO) build $(GOFLAGS) -ldflags '-s -w' -o $@ ./test/prove
+endif
 
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
 # The lanes take about as long as each other. What they need is built before, and not again in each.
-test: deps build $(BUILD)/controlplane $(BUILD)/kubectl ## everything that must pass to land
+test: deps build $(BUILD)/prove $(BUILD)/controlplane $(BUILD)/kubectl ## everything that must pass to land
 	@BUILT=yes sh test/groups.sh lint shape alerts unit,sanity,fuzz,try-crash,try-chaos+e2e,try-storm,try-hang,try-hostile,try-soak
 
 quick: lint shape ## what touches no API server and waits for nothing long, for a change under way
@@ -82,13 +90,13 @@ e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
 # The worlds of test/model are explored by its tests, in unit.
 TRIALS := $(addprefix try-,crash storm hang hostile chaos soak)
-trials: build $(BUILD)/controlplane ## what tries the product hard, in short forms
+trials: build $(BUILD)/prove $(BUILD)/controlplane ## what tries the product hard, in short forms
 	@BUILT=yes sh test/groups.sh $(TRIALS)
 
 .PHONY: $(TRIALS)
-$(TRIALS): build $(BUILD)/controlplane
+$(TRIALS): build $(BUILD)/prove $(BUILD)/controlplane
 	@echo "trying the product: $(@:try-%=%)"
-	@$(GO) run $(GOFLAGS) ./test/$(@:try-%=%) -short
+	@$(BUILD)/prove $(@:try-%=%) -short
 
 # The detector sees what a run happens to do. Two tests measure memory, of which it takes much.
 RACED     = CGO_ENABLED=1 $(GO)
@@ -136,12 +144,12 @@ fuzz: ## each fuzz target for a fixed number of inputs, or FUZZTIME=1m
 bench: deps build $(BUILD)/controlplane ## beside a bare client and a tuned provisioner on the usual library
 	@sh test/bench/run.sh $(BENCHFLAGS)
 
-footprint: build $(BUILD)/controlplane ## memory and bytes beside 20,000 claims of other nodes
-	@$(GO) test $(GOFLAGS) ./test/footprint -run '^$$' -bench . -timeout 30m -args -pairs 20000
-
-bench-scale: deps build $(BUILD)/controlplane ## what a node takes beside 100,000 claims of other nodes: memory, bytes, the first volume
+bench-scale: deps build $(BUILD)/prove $(BUILD)/controlplane ## what a node takes beside 100,000 claims of other nodes: memory, bytes, the first volume
 	@cd test/bench/peer && $(GO) build $(GOFLAGS) -ldflags '-s -w' -o $(abspath $(BUILD))/bench-peer .
-	@$(GO) run $(GOFLAGS) ./test/scale -build $(abspath $(BUILD)) $(SCALEFLAGS)
+	@$(BUILD)/prove scale -build $(abspath $(BUILD)) $(SCALEFLAGS)
+
+footprint: SCALEFLAGS ?= -sizes 0,20000 -starts 1
+footprint: bench-scale ## the same beside 20,000 claims
 
 pictures: ## those of the README, from what make bench and make bench-scale measured
 	@$(GO) run $(GOFLAGS) ./test/pictures
@@ -152,14 +160,14 @@ test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshott
 test-upstream: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/kubectl $(BUILD)/snapshotter $(BUILD)/upstream ## Kubernetes' own tests of external storage and StatefulSets on real kubelets
 	@sh test/nodes/run.sh upstream
 
-test-storm: deps build $(BUILD)/controlplane ## a pool unmounted at the worst moments, under claims that come and go
-	@$(GO) run $(GOFLAGS) ./test/storm $(STORMFLAGS)
+test-storm: deps build $(BUILD)/prove $(BUILD)/controlplane ## a pool unmounted at the worst moments, under claims that come and go
+	@$(BUILD)/prove storm $(STORMFLAGS)
 
-test-hang: deps build $(BUILD)/controlplane ## storage that stops responding in each call, and everything that must go on
-	@$(GO) run $(GOFLAGS) ./test/hang $(HANGFLAGS)
+test-hang: deps build $(BUILD)/prove $(BUILD)/controlplane ## storage that stops responding in each call, and everything that must go on
+	@$(BUILD)/prove hang $(HANGFLAGS)
 
-test-hostile: deps build $(BUILD)/controlplane ## tenants that make their volumes hard to remove
-	@$(GO) run $(GOFLAGS) ./test/hostile $(HOSTILEFLAGS)
+test-hostile: deps build $(BUILD)/prove $(BUILD)/controlplane ## tenants that make their volumes hard to remove
+	@$(BUILD)/prove hostile $(HOSTILEFLAGS)
 
 .PHONY: mutants
 mutants: deps build $(BUILD)/controlplane ## break the product on purpose, one line at a time: each proof has to notice
@@ -179,14 +187,14 @@ test-vm: deps build packages $(BUILD)/controlplane $(BUILD)/kubelet ## the packa
 	@sh test/vm/deps.sh
 	@$(GO) run $(GOFLAGS) ./test/vm $(VMFLAGS)
 
-test-chaos: deps build $(BUILD)/controlplane ## an unkind API between the daemon and a real API server
-	@$(GO) run $(GOFLAGS) ./test/chaos $(CHAOSFLAGS)
+test-chaos: deps build $(BUILD)/prove $(BUILD)/controlplane ## an unkind API between the daemon and a real API server
+	@$(BUILD)/prove chaos $(CHAOSFLAGS)
 
-test-soak: deps build $(BUILD)/controlplane ## 100,000 claims over one daemon, which must be no larger afterwards
-	@$(GO) run $(GOFLAGS) ./test/soak $(SOAKFLAGS)
+test-soak: deps build $(BUILD)/prove $(BUILD)/controlplane ## 100,000 claims over one daemon, which must be no larger afterwards
+	@$(BUILD)/prove soak $(SOAKFLAGS)
 
-test-model: build ## every order of events in small worlds, as deep as an hour goes
-	@$(GO) run $(GOFLAGS) ./test/model $(MODELFLAGS)
+test-model: build $(BUILD)/prove ## every order of events in small worlds, as deep as an hour goes
+	@$(BUILD)/prove model $(MODELFLAGS)
 
 .PHONY: test-worlds
 test-worlds: build ## each world of the model as far as its test says, of which make test explores the beginning
@@ -214,11 +222,11 @@ test-rights: deps build $(BUILD)/controlplane $(BUILD)/kubectl ## each right of 
 # cluster.
 UNCONFINED := Adopt|TestInPlaceOfKubevirt|TestSnapshotOfKubevirtsVolume|TestOwnVolumeStays|AliasClasses|UnknownNodeWaits|NodeThatDoesNotExist|APIServerAway|TestAnotherCluster
 
-test-fleet: deps build $(BUILD)/controlplane ## 100 daemons on one API server, and what they ask of it
-	@$(GO) run $(GOFLAGS) ./test/fleet $(FLEETFLAGS)
+test-fleet: deps build $(BUILD)/prove $(BUILD)/controlplane ## 100 daemons on one API server, and what they ask of it
+	@$(BUILD)/prove fleet $(FLEETFLAGS)
 
-test-crash: deps build $(BUILD)/controlplane ## the daemon killed at every system call of every operation
-	@$(GO) run $(GOFLAGS) ./test/crash $(CRASHFLAGS)
+test-crash: deps build $(BUILD)/prove $(BUILD)/controlplane ## the daemon killed at every system call of every operation
+	@$(BUILD)/prove crash $(CRASHFLAGS)
 
 # cyclonedx-gomod is a tool in a module of its own, too.
 $(BUILD)/cyclonedx-gomod: packaging/cyclonedx/go.mod packaging/cyclonedx/go.sum

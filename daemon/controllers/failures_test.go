@@ -23,7 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// An API server that responds late, wrongly or not at all is simulated in test/chaos. Here are the
+// An API server that responds late, wrongly or not at all is simulated in test/weather. Here are the
 // single steps that it found wanting.
 
 var errAway = errors.New("away")

@@ -4,7 +4,7 @@
 //
 // What a node costs must not grow with the cluster. The shared informers of client-go keep every
 // claim of the cluster in memory: 225 MiB where the Informer of this package needs 20
-// (test/footprint). An Informer asks a filter about each object and keeps those that pass. For the
+// (test/cost). An Informer asks a filter about each object and keeps those that pass. For the
 // same reason there is no typed clientset, which links the types of fifty API groups: one
 // rest.RESTClient for each of the three groups in use is enough.
 //

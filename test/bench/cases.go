@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // The cases' names.
@@ -34,16 +36,11 @@ func (b *bench) ownCases() []string {
 // measure runs every contender and case, interleaved, so that what changes on the machine meanwhile
 // changes for all.
 func (b *bench) measure(ctx context.Context) error {
-	ctx, a, err := b.newEnvironment(ctx, b.contenders, quietControllers, "--apiserver-flag=--delete-collection-workers=8")
-	if err != nil {
-		return err
-	}
+	ctx, a := harness.Got2(b.newEnvironment(ctx, b.contenders, quietControllers, "--apiserver-flag=--delete-collection-workers=8"))
 	for repeat := range max(b.repeats, b.slowRuns) {
 		for _, kase := range b.ownCases() {
 			for _, together := range b.groups(kase, repeat) {
-				if err := b.contend(ctx, a, together, kase, repeat); err != nil {
-					return err
-				}
+				harness.Check(b.contend(ctx, a, together, kase, repeat))
 			}
 		}
 	}
@@ -101,9 +98,9 @@ func (b *bench) contend(ctx context.Context, a *environment, contenders []string
 		case caseSingle:
 			a.sideBySide(ctx, all)
 		case caseBacklog:
-			all[0].fault = all[0].backlog(ctx)
+			all[0].fault = harness.Outcome(func() error { return all[0].backlog(ctx) })
 		default:
-			all[0].fault = all[0].burst(ctx)
+			all[0].fault = harness.Outcome(func() error { return all[0].burst(ctx) })
 		}
 	})
 }
@@ -159,7 +156,7 @@ func (r *running) end() {
 		r.fault = errors.Join(r.fault, r.stop())
 	}
 	if r.fault == nil {
-		r.fault = r.verify()
+		r.fault = harness.Outcome(r.verify)
 	}
 }
 
@@ -182,10 +179,7 @@ func (r *running) fail(purpose string, err error) {
 // verify looks at what the contender made: one volume for each claim, and its directory in the
 // pool.
 func (r *running) verify() error {
-	all, err := r.environment.observer.see(context.Background(), r.claims, made)
-	if err != nil {
-		return err
-	}
+	all := harness.Got(r.environment.observer.see(context.Background(), r.claims, made))
 	if second := r.environment.observer.doubles(r.claims); len(second) > 0 {
 		return fmt.Errorf("%d claims have two volumes, %s among them", len(second), second[0])
 	}
@@ -203,21 +197,11 @@ func (r *running) verify() error {
 
 // backlog starts the process when all claims wait for it already.
 func (r *running) backlog(ctx context.Context) error {
-	claims, err := r.more(ctx, "waiting", r.amount(), true)
-	if err != nil {
-		return err
-	}
+	claims := harness.Got(r.more(ctx, "waiting", r.amount(), true))
 	annotated := func(s *sighting) bool { return !s.annotated.IsZero() }
-	if _, err := r.environment.observer.see(ctx, claims, annotated); err != nil {
-		return err
-	}
-	m, err := r.environment.begin(ctx, r)
-	if err != nil {
-		return err
-	}
-	if r.process, err = r.start(r.fixture); err != nil {
-		return err
-	}
+	harness.Got(r.environment.observer.see(ctx, claims, annotated))
+	m := harness.Got(r.environment.begin(ctx, r))
+	r.process = harness.Got(r.start(r.fixture))
 	return r.took(ctx, m, claims)
 }
 
@@ -227,16 +211,9 @@ const warmups = 3
 
 // ready starts the process, and returns the claims that it will get.
 func (r *running) ready(ctx context.Context) (claims []*corev1.PersistentVolumeClaim, err error) {
-	if r.process, err = r.start(r.fixture); err != nil {
-		return nil, err
-	}
-	warm, err := r.more(ctx, "warm", warmups, true)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := r.await(ctx, warm); err != nil {
-		return nil, err
-	}
+	r.process = harness.Got(r.start(r.fixture))
+	warm := harness.Got(r.more(ctx, "warm", warmups, true))
+	harness.Got(r.await(ctx, warm))
 	return r.more(ctx, r.kase, r.amount(), false)
 }
 
@@ -248,21 +225,10 @@ func (r *running) more(ctx context.Context, prefix string, n int, annotated bool
 }
 
 func (r *running) burst(ctx context.Context) error {
-	claims, err := r.ready(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := r.environment.audit.settle(ctx); err != nil {
-		return err
-	}
-	m, err := r.environment.begin(ctx, r)
-	if err != nil {
-		return err
-	}
-	err = parallel(len(claims), func(i int) error { return r.give(ctx, claims[i]) })
-	if err != nil {
-		return err
-	}
+	claims := harness.Got(r.ready(ctx))
+	harness.Got(r.environment.audit.settle(ctx))
+	m := harness.Got(r.environment.begin(ctx, r))
+	harness.Check(parallel(len(claims), func(i int) error { return r.give(ctx, claims[i]) }))
 	return r.took(ctx, m, claims)
 }
 
@@ -289,23 +255,15 @@ func (r *running) await(ctx context.Context, claims []*corev1.PersistentVolumeCl
 
 // took waits for the last volume, takes the sample and prints it.
 func (r *running) took(ctx context.Context, m meter, claims []*corev1.PersistentVolumeClaim) error {
-	if _, err := r.await(ctx, claims); err != nil {
-		return err
-	}
+	harness.Got(r.await(ctx, claims))
 	m.end()
-	var err error
-	if m.requests, err = r.environment.audit.settle(ctx); err != nil {
-		return err
-	}
+	m.requests = harness.Got(r.environment.audit.settle(ctx))
 	return r.note(ctx, m, claims)
 }
 
 // note adds the sample of claims that have their volumes.
 func (r *running) note(ctx context.Context, m meter, claims []*corev1.PersistentVolumeClaim) error {
-	all, err := r.await(ctx, claims)
-	if err != nil {
-		return err
-	}
+	all := harness.Got(r.await(ctx, claims))
 	s := newSample(all, m.start)
 	s.contender, s.kase, s.repeat = r.fixture.contender, r.kase, r.repeat
 	s.others, s.requests = m.others, m.requests[nodeOf(r.fixture.contender)]

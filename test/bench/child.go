@@ -1,15 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -116,5 +122,102 @@ func (b *bench) start(f *fixture) (contender, error) {
 		return startChild(log, b.peer, append(append(common, tuned...), b.peerFlags...)...)
 	default:
 		return service{f.daemon}, f.daemon.Start()
+	}
+}
+
+// writerCommand makes this program one that writes to a volume as a pod does, and says on request
+// how long it had to wait.
+const writerCommand = "writer"
+
+// writtenFiles are so many: the first one of each of the first directories.
+const writtenFiles = 10
+
+// writerPace is from one write to the next one.
+const writerPace = time.Millisecond
+
+// writer is a process in a pod's cgroup.
+type writer struct {
+	child *process.Child
+	ask   io.WriteCloser
+	said  *bufio.Reader
+}
+
+// startWriter starts it for a volume that the pod has mounted.
+func startWriter(target, cgroup string) (*writer, error) {
+	cmd := exec.Command("/proc/self/exe", writerCommand, target)
+	started, err := hosttest.PutInCgroup(cgroup, cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer started()
+	cmd.Stderr = os.Stderr
+	ask, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	child, err := process.Start(cmd)
+	return &writer{child, ask, bufio.NewReader(said)}, err
+}
+
+// longest is the longest time between the ends of two writes since the last call.
+func (w *writer) longest() (time.Duration, error) {
+	if _, err := fmt.Fprintln(w.ask); err != nil {
+		return 0, err
+	}
+	line, err := w.said.ReadString('\n')
+	if err != nil {
+		return 0, fmt.Errorf("the writer ended: %w", err)
+	}
+	ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	return time.Duration(ns), err
+}
+
+// stop ends it as the end of its input does.
+func (w *writer) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	w.ask.Close()
+	return w.child.End(ctx, syscall.SIGKILL)
+}
+
+// writerMain writes until its input ends, and prints after each line of it the longest time between
+// two writes, in ns.
+func writerMain(args []string) int {
+	if len(args) != 1 {
+		return 2
+	}
+	var files []*os.File
+	for i := range writtenFiles {
+		f, err := os.OpenFile(filepath.Join(args[0], strconv.Itoa(i), strconv.Itoa(perDirectory*i)), os.O_WRONLY, 0)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "writer:", err)
+			return 1
+		}
+		files = append(files, f)
+	}
+	var longest atomic.Int64
+	go writeOn(files, &longest)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		fmt.Println(longest.Swap(0))
+	}
+	return 0
+}
+
+// writeOn writes for ever.
+func writeOn(files []*os.File, longest *atomic.Int64) {
+	data, last := make([]byte, 4096), time.Now()
+	for i := 0; ; i++ {
+		if _, err := files[i%len(files)].WriteAt(data, 0); err != nil {
+			fmt.Fprintln(os.Stderr, "writer:", err)
+			os.Exit(1)
+		}
+		now := time.Now()
+		longest.Store(max(longest.Load(), int64(now.Sub(last))))
+		last = now
+		time.Sleep(writerPace) // a pace, not a wait
 	}
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // caseCluster is what a user waits for: pods with claims on a control plane with the defaults of
@@ -37,9 +40,7 @@ func (b *bench) measureCluster(ctx context.Context) error {
 	who := b.inCluster()
 	for repeat := range b.clusterRuns {
 		for i := range who {
-			if err := b.runCluster(ctx, who[(i+repeat)%len(who)], repeat); err != nil {
-				return err
-			}
+			harness.Check(b.runCluster(ctx, who[(i+repeat)%len(who)], repeat))
 		}
 	}
 	fmt.Fprint(b.out, "\n", b.clusterReport())
@@ -58,12 +59,9 @@ func (b *bench) inCluster() []string {
 }
 
 func (b *bench) runCluster(ctx context.Context, contender string, repeat int) error {
-	ctx, a, err := b.newEnvironment(ctx, []string{contender}, "--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0")
-	if err != nil {
-		return err
-	}
-	err = b.onFixtures(ctx, a, []string{contender}, caseCluster, repeat, func(ctx context.Context, all []*running) {
-		all[0].fault = all[0].asUser(ctx)
+	ctx, a := harness.Got2(b.newEnvironment(ctx, []string{contender}, "--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0"))
+	err := b.onFixtures(ctx, a, []string{contender}, caseCluster, repeat, func(ctx context.Context, all []*running) {
+		all[0].fault = harness.Outcome(func() error { return all[0].asUser(ctx) })
 	})
 	return errors.Join(err, b.CleanUp())
 }
@@ -71,23 +69,12 @@ func (b *bench) runCluster(ctx context.Context, contender string, repeat int) er
 // asUser is one run.
 func (r *running) asUser(ctx context.Context) error {
 	s := sample{contender: r.fixture.contender, kase: caseCluster, repeat: r.repeat, claims: r.pods}
-	if err := r.settleIn(ctx); err != nil {
-		return err
-	}
-	pods, err := r.burstOfPods(ctx, &s)
-	if err != nil {
-		return err
-	}
-	if err := r.ordered(ctx, &s); err != nil {
-		return err
-	}
+	harness.Check(r.settleIn(ctx))
+	pods := harness.Got(r.burstOfPods(ctx, &s))
+	harness.Check(r.ordered(ctx, &s))
 	if r.provisions() {
-		if err := r.verify(); err != nil {
-			return err
-		}
-		if err := r.removal(ctx, pods, &s); err != nil {
-			return err
-		}
+		harness.Check(r.verify())
+		harness.Check(r.removal(ctx, pods, &s))
 	}
 	fmt.Fprintln(r.out, s.clusterLine(r.verbose))
 	r.samples = append(r.samples, s)
@@ -100,19 +87,12 @@ func (r *running) provisions() bool { return r.fixture.contender != nameBound }
 // settleIn has everything there that the pods need, and the contender warm.
 func (r *running) settleIn(ctx context.Context) (err error) {
 	accounts := r.environment.client.CoreV1().ServiceAccounts(r.fixture.name)
-	if _, err := cluster.WaitFor(ctx, accounts, "default", func(*corev1.ServiceAccount) bool { return true }); err != nil {
-		return err
-	}
+	harness.Got(cluster.WaitFor(ctx, accounts, "default", func(*corev1.ServiceAccount) bool { return true }))
 	if !r.provisions() {
 		return r.bindAll(ctx)
 	}
-	if r.process, err = r.start(r.fixture); err != nil {
-		return err
-	}
-	_, pod, err := r.podWithClaim(ctx, "warm")
-	if err != nil {
-		return err
-	}
+	r.process = harness.Got(r.start(r.fixture))
+	_, pod := harness.Got2(r.podWithClaim(ctx, "warm"))
 	return r.placed(ctx, []*corev1.Pod{pod})
 }
 
@@ -185,21 +165,13 @@ func (r *running) podWithClaim(ctx context.Context, name string) (began time.Tim
 func (r *running) burstOfPods(ctx context.Context, s *sample) ([]*corev1.Pod, error) {
 	time.Sleep(refill) // a pace, not a wait
 	first := len(r.claims)
-	m, err := r.environment.begin(ctx, r)
-	if err != nil {
-		return nil, err
-	}
+	m := harness.Got(r.environment.begin(ctx, r))
 	pods, began := make([]*corev1.Pod, r.pods), make([]time.Time, r.pods)
-	err = parallel(r.pods, func(i int) (err error) {
+	harness.Check(parallel(r.pods, func(i int) (err error) {
 		began[i], pods[i], err = r.podWithClaim(ctx, podName(i))
 		return err
-	})
-	if err == nil {
-		err = r.placed(ctx, pods)
-	}
-	if err != nil {
-		return nil, err
-	}
+	}))
+	harness.Check(r.placed(ctx, pods))
 	m.end()
 	seen := r.environment.observer.all(uidsOf(pods))
 	for i, one := range seen {
@@ -235,18 +207,12 @@ func (r *running) ordered(ctx context.Context, s *sample) error {
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
 	start := time.Now()
-	if _, err := r.environment.client.AppsV1().StatefulSets(r.fixture.name).Create(ctx, r.set(), metav1.CreateOptions{}); err != nil {
-		return err
-	}
+	harness.Got(r.environment.client.AppsV1().StatefulSets(r.fixture.name).Create(ctx, r.set(), metav1.CreateOptions{}))
 	for i := range r.replicas {
 		name := fmt.Sprintf("%s-%d", setName, i)
-		if _, err := r.environment.cluster.WaitPodScheduled(ctx, r.fixture.name, name); err != nil {
-			return err
-		}
+		harness.Got(r.environment.cluster.WaitPodScheduled(ctx, r.fixture.name, name))
 		s.ordered = time.Since(start)
-		if err := r.runs(ctx, name); err != nil {
-			return err
-		}
+		harness.Check(r.runs(ctx, name))
 	}
 	return nil
 }
@@ -277,10 +243,7 @@ func (r *running) runs(ctx context.Context, pod string) error {
 // gone.
 func (r *running) removal(ctx context.Context, pods []*corev1.Pod, s *sample) error {
 	core, now := r.environment.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	err := parallel(len(pods), func(i int) error { return core.Pods(r.fixture.name).Delete(ctx, pods[i].Name, now) })
-	if err != nil {
-		return err
-	}
+	harness.Check(parallel(len(pods), func(i int) error { return core.Pods(r.fixture.name).Delete(ctx, pods[i].Name, now) }))
 	time.Sleep(refill) // a pace, not a wait
 	var claims, kept []*corev1.PersistentVolumeClaim
 	for _, c := range r.claims {
@@ -292,12 +255,10 @@ func (r *running) removal(ctx context.Context, pods []*corev1.Pod, s *sample) er
 	}
 	r.claims = kept
 	start := time.Now()
-	err = parallel(len(claims), func(i int) error {
+	harness.Check(parallel(len(claims), func(i int) error {
 		return core.PersistentVolumeClaims(r.fixture.name).Delete(ctx, claims[i].Name, metav1.DeleteOptions{})
-	})
-	if err == nil {
-		err = r.within(ctx, uidsOf(claims), isGone)
-	}
+	}))
+	err := r.within(ctx, uidsOf(claims), isGone)
 	s.removed = rateUntil(start, r.environment.observer.all(uidsOf(claims)), func(one sighting) time.Time { return one.gone })
 	return err
 }
@@ -312,4 +273,53 @@ func (r *running) within(ctx context.Context, uids []types.UID, is func(*sightin
 	defer cancel()
 	_, err := r.environment.observer.wait(ctx, uids, is)
 	return err
+}
+
+// clusterResults are the medians of the case cluster, as a file has them.
+type clusterResults struct {
+	Machine string       `json:"machine"`
+	Pods    int          `json:"pods"`
+	Rows    []clusterRow `json:"rows"`
+}
+
+type clusterRow struct {
+	Contender        string  `json:"contender"`
+	Floor            bool    `json:"floor,omitempty"` // it makes no volumes
+	Runs             int     `json:"runs"`
+	PodsPerSecond    float64 `json:"podsPerSecond"`
+	ClaimsPerSecond  float64 `json:"claimsPerSecond,omitempty"`
+	PodP50           float64 `json:"podP50Seconds"`
+	PodP99           float64 `json:"podP99Seconds"`
+	StatefulSet      float64 `json:"statefulSetSeconds"`
+	RemovedPerSecond float64 `json:"removedPerSecond,omitempty"`
+	BinderRequests   float64 `json:"binderRequestsPerClaim"`
+	Others           float64 `json:"othersUsed"` // share of the machine that other programs used
+}
+
+// writeCluster writes the results of the case cluster if a file was asked for. A contender that
+// failed is not in it.
+func (b *bench) writeCluster() error {
+	if b.json == "" {
+		return nil
+	}
+	data := harness.Got(json.MarshalIndent(b.clusterResults(harness.Machine()), "", "\t"))
+	return os.WriteFile(b.json, append(data, '\n'), 0o644)
+}
+
+func (b *bench) clusterResults(machine string) clusterResults {
+	all := clusterResults{Machine: machine, Pods: b.pods}
+	for _, contender := range b.inCluster() {
+		mine := b.samples.of(contender, caseCluster)
+		if b.samples.failure(contender) != nil || len(mine) == 0 {
+			continue
+		}
+		all.Rows = append(all.Rows, clusterRow{
+			Contender: titles[contender], Floor: contender == nameBound, Runs: len(mine),
+			PodsPerSecond: median(mine, rateOf), ClaimsPerSecond: median(mine, boundOf),
+			PodP50: median(mine, sample.p50).Seconds(), PodP99: median(mine, sample.p99).Seconds(),
+			StatefulSet: median(mine, orderedOf).Seconds(), RemovedPerSecond: median(mine, removedOf),
+			BinderRequests: median(mine, binderOf), Others: median(mine, strangers),
+		})
+	}
+	return all
 }

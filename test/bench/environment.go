@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +22,9 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // writers is how many requests the driver has under way at once.
@@ -115,29 +121,20 @@ subjects: [{kind: ServiceAccount, name: bench, namespace: bench}]
 // identities makes the nodes and the kubeconfigs; the daemon's has the rights that its own
 // manifests give it.
 func (a *environment) identities(ctx context.Context, b *bench, contenders []string) error {
-	if err := a.cluster.Apply(ctx, []byte(othersRights)); err != nil {
-		return err
-	}
+	harness.Check(a.cluster.Apply(ctx, []byte(othersRights)))
 	if slices.ContainsFunc(contenders, isDaemon) {
-		if err := a.manifests(ctx, b); err != nil {
-			return err
-		}
+		harness.Check(a.manifests(ctx, b))
 	}
 	a.kubeconfig = map[string]string{}
 	for _, contender := range contenders {
-		if err := a.identity(ctx, contender); err != nil {
-			return err
-		}
+		harness.Check(a.identity(ctx, contender))
 	}
 	return nil
 }
 
 // manifests applies what the daemon itself asks for.
 func (a *environment) manifests(ctx context.Context, b *bench) error {
-	any, err := newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, nodeOf(nameDaemon), "/nonexistent", "/nonexistent")
-	if err != nil {
-		return err
-	}
+	any := harness.Got(newDaemon(b.daemon, filepath.Join(a.dir, "manifests"), plan.DefaultProvisioner, nodeOf(nameDaemon), "/nonexistent", "/nonexistent"))
 	manifests, code := any.Call("manifests")
 	if code != 0 {
 		return fmt.Errorf("hostpath-provisioner manifests: exit code %d: %s", code, manifests)
@@ -152,9 +149,7 @@ func (a *environment) identity(ctx context.Context, contender string) error {
 	if isDaemon(contender) {
 		account = "hostpath-provisioner"
 	}
-	if err := a.cluster.AddNode(ctx, node, map[string]string{corev1.LabelHostname: "host-" + contender}); err != nil {
-		return err
-	}
+	harness.Check(a.cluster.AddNode(ctx, node, map[string]string{corev1.LabelHostname: "host-" + contender}))
 	a.kubeconfig[contender] = filepath.Join(a.dir, contender+".kubeconfig")
 	return a.cluster.ServiceAccountKubeconfig(ctx, account, account, node, a.kubeconfig[contender])
 }
@@ -186,11 +181,8 @@ func annotations(f *fixture) map[string]string {
 
 // annotate writes annotations on a claim.
 func (a *environment) annotate(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-	if err != nil {
-		return err
-	}
-	_, err = a.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	patch := harness.Got(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}}))
+	_, err := a.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
@@ -198,30 +190,15 @@ func (a *environment) annotate(ctx context.Context, claim *corev1.PersistentVolu
 // cluster.
 func (a *environment) clear(ctx context.Context, f *fixture) error {
 	core, now := a.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	if err := core.Events(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	if err := core.PersistentVolumes().DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	if err := core.PersistentVolumeClaims(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
-		return err
-	}
-	volumes, err := core.PersistentVolumes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	err = parallel(len(volumes.Items), func(i int) error {
+	harness.Check(core.Events(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}))
+	harness.Check(core.PersistentVolumes().DeleteCollection(ctx, now, metav1.ListOptions{}))
+	harness.Check(core.PersistentVolumeClaims(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}))
+	volumes := harness.Got(core.PersistentVolumes().List(ctx, metav1.ListOptions{}))
+	harness.Check(parallel(len(volumes.Items), func(i int) error {
 		_, err := core.PersistentVolumes().Patch(ctx, volumes.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
 		return unlessGone(err)
-	})
-	if err != nil {
-		return err
-	}
-	claims, err := core.PersistentVolumeClaims(f.name).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
+	}))
+	claims := harness.Got(core.PersistentVolumeClaims(f.name).List(ctx, metav1.ListOptions{}))
 	return parallel(len(claims.Items), func(i int) error {
 		_, err := core.PersistentVolumeClaims(f.name).Patch(ctx, claims.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
 		return unlessGone(err)
@@ -244,7 +221,7 @@ func parallel(n int, do func(int) error) error {
 	for range writers {
 		all.Go(func() {
 			for i := range next {
-				errs[i] = do(i)
+				errs[i] = harness.Outcome(func() error { return do(i) })
 			}
 		})
 	}
@@ -254,4 +231,151 @@ func parallel(n int, do func(int) error) error {
 	close(next)
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// auditPolicy has the API server write a line for each request of a contender and of the controller
+// that binds claims, watches excepted. A renewed lease is not about any claim.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted, Panic]
+rules:
+  - level: None
+    resources: [{group: coordination.k8s.io, resources: [leases]}]
+  - level: Metadata
+    users: ["system:serviceaccount:hostpath-provisioner:hostpath-provisioner", "system:serviceaccount:bench:bench", "system:serviceaccount:kube-system:persistent-volume-binder"]
+    verbs: [get, list, create, update, patch, delete, deletecollection]
+  - level: None
+`
+
+// auditLog counts the contenders' requests, by the node that their tokens are bound to.
+type auditLog struct{ *harness.AuditLog }
+
+type requests = harness.Requests
+
+// binderNode is in place of a node for the controller that binds claims: its token is not bound to
+// one.
+const binderNode = ""
+
+func newAuditLog(dir string) (*auditLog, []string, error) {
+	l, args, err := harness.NewAuditLog(dir, auditPolicy)
+	return &auditLog{l}, args, err
+}
+
+const (
+	quietFor = time.Second      // without a request a contender has nothing left to say
+	quietIn  = 30 * time.Second // the longest that is waited for that
+)
+
+// settle waits until the contenders send no requests, and returns those since the last call, by
+// node.
+func (l *auditLog) settle(ctx context.Context) (map[string]requests, error) {
+	return l.Settle(ctx, quietFor, quietIn)
+}
+
+// poolMiB is the size of a pool: more than all claims of a case request, since the daemon refuses
+// what it cannot promise. Its blocks exist when they are written.
+const poolMiB = 2048
+
+// fixture is what one contender gets for one run: a filesystem, a class and a namespace that no
+// other used before. Its name is the provisioner's, the class's and the namespace's.
+type fixture struct {
+	contender  string
+	name       string
+	dir        string // its log, and the daemon's directories
+	pool       string
+	kubeconfig string
+	daemon     *rig.Daemon
+	image      string
+}
+
+func (b *bench) newFixture(ctx context.Context, a *environment, contender, purpose string, repeat int) (*fixture, error) {
+	name := fmt.Sprintf("bench-%s-%s-%d", contender, purpose, repeat)
+	f := &fixture{contender: contender, name: name, dir: filepath.Join(a.dir, name), kubeconfig: a.kubeconfig[contender]}
+	harness.Check(os.Mkdir(f.dir, 0o700))
+	image := b.mkfs(f.dir)
+	f.image = image.File
+	if isDaemon(contender) {
+		harness.Check(f.prepare(b, image))
+	} else {
+		f.pool = hosttest.PoolMount(b, image)
+	}
+	class := cluster.StorageClass(name, name, storagev1.VolumeBindingWaitForFirstConsumer)
+	harness.Got(a.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{}))
+	return f, a.namespace(ctx, name)
+}
+
+// mkfs makes an empty filesystem whose kernel threads have nothing left to initialize. ext4 are
+// further arguments for that one.
+func (b *bench) mkfs(dir string, ext4 ...string) hosttest.Image {
+	var args []string
+	if b.fs == "ext4" {
+		args = append([]string{"-E", "lazy_itable_init=0,lazy_journal_init=0"}, ext4...)
+	}
+	if b.disk == "" {
+		return hosttest.Mkfs(b, b.fs, poolMiB, args...)
+	}
+	file, err := os.CreateTemp(b.disk, "bench-*.img")
+	if err == nil {
+		err = errors.Join(file.Truncate(poolMiB<<20), file.Close())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() error { return ignoreMissing(os.Remove(file.Name())) })
+	if out, err := exec.Command("mkfs."+b.fs, append(args, "-q", file.Name())...).CombinedOutput(); err != nil {
+		b.Fatalf("mkfs.%s %s: %v\n%s", b.fs, file.Name(), err, out)
+	}
+	return hosttest.Image{File: file.Name(), Type: b.fs}
+}
+
+// newDaemon is a daemon with the configuration's defaults, except that its metrics take no port.
+func newDaemon(binary, dir, provisioner, node, kubeconfig, pool string) (*rig.Daemon, error) {
+	return rig.New(rig.Options{Binary: binary, Dir: dir, Config: fmt.Sprintf(`provisioner = %q
+node        = %q
+kubeconfig  = %q
+metrics     = ""
+
+[pool.%s]
+path        = %q
+`, provisioner, node, kubeconfig, poolName, pool)})
+}
+
+// prepare makes the pool as the daemon's operator does.
+func (f *fixture) prepare(b *bench, image hosttest.Image) (err error) {
+	f.pool = filepath.Join(hosttest.Dir(b), poolName)
+	binary := b.daemon
+	if f.contender == nameAgainst {
+		binary = b.against
+	}
+	f.daemon, err = newDaemon(binary, f.dir, f.name, nodeOf(f.contender), f.kubeconfig, f.pool)
+	if err != nil {
+		return err
+	}
+	for _, mounted := range []bool{false, true} {
+		if mounted {
+			image.Mount(b, f.pool)
+		}
+		if out, code := f.daemon.Call("prepare", poolName); code != 0 {
+			return fmt.Errorf("hostpath-provisioner prepare %s: exit code %d: %s", poolName, code, out)
+		}
+	}
+	return nil
+}
+
+// tearDown takes the fixture down. The objects are the environment's to remove.
+func (f *fixture) tearDown(b *bench) error {
+	if b.keepLogs != "" {
+		harness.Check(os.WriteFile(filepath.Join(b.keepLogs, f.name+".log"), []byte(readLog(filepath.Join(f.dir, "log"))), 0o600))
+	}
+	if f.pool != "" {
+		hosttest.UnmountLazy(b, f.pool)
+	}
+	return errors.Join(ignoreMissing(os.Remove(f.image)), os.RemoveAll(f.dir))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }

@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +20,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // observer sees when claims are annotated and when their volumes come, with one clock for all.
@@ -207,3 +213,142 @@ func hasVolume(s *sighting) bool { return !s.created.IsZero() && !s.annotated.Is
 func made(s *sighting) bool      { return !s.created.IsZero() }
 func isGone(s *sighting) bool    { return !s.gone.IsZero() }
 func isBound(s *sighting) bool   { return !s.bound.IsZero() }
+
+// machine time: that of all processes, and all there is.
+type machineTime struct{ busy, total time.Duration }
+
+func machineCPU() machineTime {
+	data, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return machineTime{}
+	}
+	return parseMachineCPU(string(data))
+}
+
+// parseMachineCPU reads the first line: user nice system idle iowait irq softirq steal; the
+// guests' time is in user already (proc(5)).
+func parseMachineCPU(stat string) (m machineTime) {
+	line, _, _ := strings.Cut(stat, "\n")
+	for i, field := range strings.Fields(line) {
+		if i == 0 || i > 8 {
+			continue
+		}
+		n, _ := strconv.ParseInt(field, 10, 64)
+		used := time.Duration(n) * 10 * time.Millisecond // USER_HZ is 100 on every architecture that Go supports
+		m.total += used
+		if i != 4 && i != 5 {
+			m.busy += used
+		}
+	}
+	return m
+}
+
+// share is the part of the machine's processors that was used between two looks, besides ours.
+func share(now, before machineTime, ours time.Duration) float64 {
+	total := now.total - before.total
+	if total <= 0 {
+		return 0
+	}
+	return max(0, float64(now.busy-before.busy-ours)/float64(total))
+}
+
+// processCPU is the processor time of a process so far; 0 if it is gone.
+func processCPU(pid int) time.Duration {
+	used, _ := process.CPUTime(pid)
+	return used
+}
+
+// peakMemory is the most that a process had resident, in bytes; 0 if it is gone.
+func peakMemory(pid int) int64 {
+	status, _ := process.Status(pid)
+	return int64(status["VmHWM"]) << 10
+}
+
+// sideBySide is the case single: all processes run, each on a node of its own, and are given claims
+// in turn, in an order that is drawn for each round: what the machine does to one it does to the
+// next, a moment later.
+func (a *environment) sideBySide(ctx context.Context, all []*running) {
+	claims := map[*running][]*corev1.PersistentVolumeClaim{}
+	for _, r := range all {
+		r.fault = harness.Outcome(func() (err error) { claims[r], err = r.ready(ctx); return err })
+	}
+	fail := func(err error) bool {
+		for _, r := range all {
+			if r.fault == nil {
+				r.fault = err
+			}
+		}
+		return err != nil
+	}
+	if _, err := a.audit.settle(ctx); fail(err) {
+		return
+	}
+	m, err := a.begin(ctx, all...)
+	if fail(err) {
+		return
+	}
+	for i := range all[0].amount() {
+		for _, turn := range rand.Perm(len(all)) {
+			if r := all[turn]; r.fault == nil {
+				r.fault = harness.Outcome(func() error { return r.one(ctx, claims[r][i]) })
+			}
+		}
+	}
+	m.end()
+	if m.requests, err = a.audit.settle(ctx); fail(err) {
+		return
+	}
+	for _, r := range all {
+		if r.fault == nil {
+			r.fault = harness.Outcome(func() error { return r.note(ctx, m, claims[r]) })
+		}
+	}
+}
+
+// one gives the contender a claim and lets it be quiet again.
+func (r *running) one(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	harness.Check(r.give(ctx, claim))
+	_, err := r.await(ctx, []*corev1.PersistentVolumeClaim{claim})
+	time.Sleep(r.bench.pause) // a pace, not a wait
+	return err
+}
+
+// meter is what a case costs.
+type meter struct {
+	environment *environment
+	of          []*running
+	start       time.Time
+	before      machineTime
+	ours        time.Duration
+	own         map[*running]time.Duration
+	others      float64             // what strangers used up to end
+	requests    map[string]requests // by node
+}
+
+// begin forgets the requests so far and begins to measure.
+func (a *environment) begin(ctx context.Context, of ...*running) (meter, error) {
+	m := meter{environment: a, of: of, own: map[*running]time.Duration{}}
+	if err := a.collect(ctx); err != nil {
+		return m, err
+	}
+	if _, err := a.audit.Take(); err != nil {
+		return m, err
+	}
+	for _, r := range of {
+		m.own[r] = r.ownCPU()
+	}
+	m.before, m.ours, m.start = machineCPU(), m.ourCPU(), time.Now()
+	return m, nil
+}
+
+// end ends what is measured of the machine.
+func (m *meter) end() { m.others = share(machineCPU(), m.before, m.ourCPU()-m.ours) }
+
+// ourCPU is the processor time of everything that the benchmark runs, so far.
+func (m *meter) ourCPU() time.Duration {
+	all := processCPU(os.Getpid()) + processCPU(m.environment.cluster.PID())
+	for _, r := range m.of {
+		all += r.ownCPU()
+	}
+	return all
+}

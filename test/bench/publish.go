@@ -5,14 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -36,9 +43,7 @@ func (b *bench) measurePublish(ctx context.Context) {
 	b.mkfs(pool).Mount(b, pool)
 	const pv = "pvc-00000000-0000-4000-8000-000000000001"
 	b.Must(csinode.MakePool(ctx, poolName, pool, pv, 0o777), "making a volume")
-	s, err := csinode.New(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
-	b.Must(err, "making the sockets")
-	b.Cleanup(s.Close)
+	s := b.NodeService(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
 	b.Must(s.Start(), "starting the service")
 	var bare, service mountings
 	of := csinode.Of(pv, poolName, filepath.Join(pool, pv))
@@ -98,4 +103,194 @@ func printMountings(b *bench, bareName string, bare, service []time.Duration, se
 		mine, theirs := quantile(service, q), quantile(bare, q)
 		fmt.Fprintf(b.out, "p%.0f: %-20s %9s   %-14s %9s   ratio %.1f\n", 100*q, serviceName, mine.Round(time.Microsecond), bareName, theirs.Round(time.Microsecond), float64(mine)/float64(theirs))
 	}
+}
+
+// caseSnapshot is a snapshot of a volume while a pod writes to it, beside cp -a --reflink=always.
+// Neither a cluster nor a daemon is there: the copies are made by the daemon's packages in this
+// process, the pause by the node service.
+const caseSnapshot = "snapshot"
+
+// The ways of a copy.
+const (
+	wayCp     = "cp -a --reflink=always, syncfs"
+	wayLive   = "snapshot, live"
+	wayPaused = "snapshot, paused"
+)
+
+// source is the volume, and writerPod the UID of the pod that writes to it.
+const (
+	source    = "pvc-00000000-0000-4000-8000-000000000001"
+	writerPod = "00000000-0000-4000-8000-000000000002"
+)
+
+// snapshots is a pool with a volume that a pod writes to.
+type snapshots struct {
+	*bench
+	path   string // of the pool
+	pool   *volume.Pool
+	id     mounts.Identity
+	client pause.Client
+	writer *writer
+}
+
+// copied are the times of one way.
+type copied struct{ took, stall, pause []time.Duration }
+
+// measureSnapshot measures each filesystem that can share blocks between files.
+func (b *bench) measureSnapshot(ctx context.Context) {
+	fmt.Fprintf(b.out, "\n%s, %s: a volume of %d files of 4 KiB on a loop device in memory, while a pod writes 4 KiB each %s to %d of them in turn; medians of %d, by turns\n",
+		harness.Machine(), caseSnapshot, b.snapshotFiles, writerPace, writtenFiles, b.snapshotRepeats)
+	for _, fstype := range []string{"xfs", "btrfs"} {
+		b.newSnapshots(ctx, fstype).measure(ctx, fstype)
+	}
+}
+
+func (b *bench) newSnapshots(ctx context.Context, fstype string) *snapshots {
+	dir := hosttest.Dir(b)
+	s := &snapshots{bench: b, path: filepath.Join(dir, poolName)}
+	root := filepath.Join(dir, "k")
+	d, err := rig.New(rig.Options{Binary: b.daemon, Dir: dir, Config: fmt.Sprintf(
+		"node = \"a\"\nkubelet_root = %q\n[pool.%s]\npath = %q\nimmutable = \"off\"\nsource = \"csi\"\nsnapshots = \"paused\"\npause_limit = \"10s\"\n", root, poolName, s.path)})
+	b.Must(err, "configuring the service")
+	b.Must(os.Mkdir(s.path, 0o700), "making the mount point")
+	hosttest.Mkfs(b, fstype, poolMiB).Mount(b, s.path)
+	b.Must(csinode.MakePool(ctx, poolName, s.path, source, 0o777), "making a volume")
+	b.Must(fillSource(filepath.Join(s.path, source), b.snapshotFiles), "filling it")
+	s.pool = volume.New(volume.Options{Name: poolName, Path: s.path})
+	b.Must(s.identify(), "looking at the pool")
+	node, err := csinode.New(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log"), Pauses: true})
+	b.Must(err, "making the sockets")
+	b.Cleanup(node.Close)
+	b.Must(node.Start(), "starting the service")
+	b.Must(node.Publish(b.Soon(), writerPod, csinode.Of(source, poolName, filepath.Join(s.path, source))), "publishing")
+	s.client = pause.Client{Socket: pause.SocketPath(root, plan.DefaultProvisioner)}
+	cgroup, remove, err := hosttest.MakeCgroup(fmt.Sprintf("hostpath-bench-%d/kubepods/pod%s", os.Getpid(), writerPod))
+	b.Cleanup(remove)
+	b.Must(err, "making a cgroup")
+	s.writer, err = startWriter(node.Target(writerPod, source), cgroup)
+	b.Must(err, "starting the writer")
+	b.Cleanup(s.writer.stop)
+	return s
+}
+
+func (s *snapshots) identify() error {
+	fd, err := unix.Open(s.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	s.id, err = mounts.IdentityOf(fd)
+	return err
+}
+
+// perDirectory is how many files a directory has.
+const perDirectory = 100
+
+// fillSource makes the volume's files.
+func fillSource(top string, files int) error {
+	data := make([]byte, 4096)
+	for i := range files {
+		dir := filepath.Join(top, strconv.Itoa(i/perDirectory))
+		if i%perDirectory == 0 {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				return err
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), data, 0o644); err != nil {
+			return err
+		}
+	}
+	unix.Sync()
+	return nil
+}
+
+// measure copies by turns, and prints what it took.
+func (s *snapshots) measure(ctx context.Context, fstype string) {
+	ways := []string{wayCp, wayLive, wayPaused}
+	all := map[string]*copied{wayCp: {}, wayLive: {}, wayPaused: {}}
+	var idle []time.Duration
+	for repeat := range s.snapshotRepeats {
+		s.stall()
+		time.Sleep(time.Second) // what the writer does beside nothing
+		idle = append(idle, s.stall())
+		for i := range ways {
+			way := ways[(i+repeat)%len(ways)]
+			name := fmt.Sprintf("snapshot-%d-%d", repeat, i)
+			s.stall()
+			began := time.Now()
+			s.Must(s.copy(ctx, way, name, all[way]), way)
+			all[way].took = append(all[way].took, time.Since(began))
+			all[way].stall = append(all[way].stall, s.stall())
+			s.Must(s.remove(ctx, way, name), "removing "+name)
+		}
+	}
+	fmt.Fprintf(s.out, "\n%-32s %9s %9s %22s %22s\n", fstype, "whole", "each file", "writer's longest gap", "pause")
+	for _, way := range ways {
+		c := all[way]
+		whole := middle(c.took)
+		fmt.Fprintf(s.out, "%-32s %9s %9s %22s %22s\n", way, seconds(whole), (whole / time.Duration(s.snapshotFiles)).Round(100*time.Nanosecond), middleAndMost(c.stall), middleAndMost(c.pause))
+	}
+	fmt.Fprintf(s.out, "%-32s %9s %9s %22s\n", "nothing, for a second", "", "", middleAndMost(idle))
+}
+
+// middleAndMost is the median, and the longest.
+func middleAndMost(all []time.Duration) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (at most %s)", ms(middle(all)), ms(slices.Max(all)))
+}
+
+// stall is the longest time between two writes since the last call.
+func (s *snapshots) stall() time.Duration {
+	longest, err := s.writer.longest()
+	s.Must(err, "asking the writer")
+	return longest
+}
+
+// copy copies the volume in a way. Each ends with the copy on stable storage.
+func (s *snapshots) copy(ctx context.Context, way, name string, c *copied) error {
+	if way == wayCp {
+		to := filepath.Join(s.path, name)
+		return errors.Join(quietly(exec.CommandContext(ctx, "cp", "-a", "--reflink=always", filepath.Join(s.path, source), to)), quietly(exec.CommandContext(ctx, "sync", "-f", to)))
+	}
+	spec := volume.Spec{Mode: 0o700, Record: record.Record{
+		Kind: record.Snapshot, PV: name, Directory: name, ClaimUID: "u-" + name, Namespace: "bench", Claim: name, Unpublished: true,
+		Requested: 1 << 20, Origin: record.Origin{Name: source, UID: source},
+	}}
+	if way == wayPaused {
+		spec.Pause = func(ctx context.Context) (context.Context, func() error, error) {
+			ctx, one, err := s.client.Begin(ctx, poolName, source)
+			return ctx, func() error {
+				if one.Pods != 1 {
+					return fmt.Errorf("%d pods stood still", one.Pods)
+				}
+				took, err := one.End()
+				c.pause = append(c.pause, took)
+				return err
+			}, err
+		}
+	}
+	_, err := s.pool.Create(ctx, s.id, spec)
+	return err
+}
+
+func quietly(cmd *exec.Cmd) error {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return err
+}
+
+// remove removes a copy, which is not measured.
+func (s *snapshots) remove(ctx context.Context, way, name string) error {
+	if way == wayCp {
+		return os.RemoveAll(filepath.Join(s.path, name))
+	}
+	if err := s.pool.Undo(ctx, s.id, name); err != nil {
+		return err
+	}
+	_, err := s.pool.Purge(ctx, s.id, name)
+	return err
 }

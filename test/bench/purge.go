@@ -3,13 +3,21 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -39,10 +47,7 @@ func (b *bench) measurePurge(ctx context.Context) error {
 			slices.Reverse(order)
 		}
 		for _, do := range order {
-			got, err := b.removal(ctx, do, b.files, 0)
-			if err != nil {
-				return err
-			}
+			got := harness.Got(b.removal(ctx, do, b.files, 0))
 			took[do] = got
 		}
 		ratios = append(ratios, took[doPurge].Took.Seconds()/took[doRm].Took.Seconds())
@@ -50,9 +55,7 @@ func (b *bench) measurePurge(ctx context.Context) error {
 		fmt.Fprintf(b.out, "#%d  purge %s, of the processors %s, resident at most %.1f MiB; rm -rf %s, of the processors %s\n", repeat+1,
 			seconds(took[doPurge].Took), seconds(took[doPurge].CPU), mib(took[doPurge].Memory), seconds(took[doRm].Took), seconds(took[doRm].CPU))
 		if repeat == 0 {
-			if err := b.purgeMemory(ctx, took[doPurge]); err != nil {
-				return err
-			}
+			harness.Check(b.purgeMemory(ctx, took[doPurge]))
 		}
 	}
 	fmt.Fprintln(b.out, verdict(estimate{value: middle(ratios)}, wantPurge, false, casePurge+": %s of the time of rm -rf, %.2f or less wanted"))
@@ -64,10 +67,7 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // purgeMemory compares a purge with that of a tenth of the files.
 func (b *bench) purgeMemory(ctx context.Context, all purged) error {
-	few, err := b.removal(ctx, doPurge, b.files/10, 0)
-	if err != nil {
-		return err
-	}
+	few := harness.Got(b.removal(ctx, doPurge, b.files/10, 0))
 	fmt.Fprintf(b.out, "    a purge of %d files: resident at most %.1f MiB\n", b.files/10, mib(few.Memory))
 	fmt.Fprintln(b.out, verdict(estimate{value: float64(all.Memory) / float64(few.Memory)}, wantMemory, false, casePurge+": %s of the memory for a tenth of the files, %.2f or less wanted"))
 	return nil
@@ -77,10 +77,7 @@ func (b *bench) purgeMemory(ctx context.Context, all purged) error {
 func (b *bench) purgeCreates(ctx context.Context) error {
 	took := map[string][]time.Duration{}
 	for _, do := range []string{doNothing, doPurge, doRm, doIdle} {
-		got, err := b.removal(ctx, do, b.files, purgeCreates)
-		if err != nil {
-			return err
-		}
+		got := harness.Got(b.removal(ctx, do, b.files, purgeCreates))
 		took[do] = got.Creates
 		fmt.Fprintf(b.out, "a creation beside %-8s p50 %s  p99 %s\n", do+":", ms(quantile(got.Creates, 0.5)), ms(quantile(got.Creates, 0.99)))
 	}
@@ -112,4 +109,170 @@ func (b *bench) purgeChild(ctx context.Context, path, do string, files, creates 
 		return got, fmt.Errorf("%s: %w", do, err)
 	}
 	return got, json.Unmarshal(out, &got)
+}
+
+// purgeCommand makes this program one that fills, removes or creates volumes of a pool, without a
+// cluster.
+const purgeCommand = "purge"
+
+// What it does.
+const (
+	doFill    = "fill"    // a volume with files, which is in the trash then
+	doNothing = "nothing" // is removed
+	doPurge   = "purge"   // the daemon's way
+	doRm      = "rm"      // rm -rf
+	doIdle    = "idle"    // the same, with I/O priority idle
+)
+
+// purged is what the child prints in JSON.
+type purged struct {
+	Took    time.Duration // of the removal
+	CPU     time.Duration // of the processors, for it
+	Memory  int64         // the most that this process had resident, in bytes
+	Creates []time.Duration
+}
+
+// purgeChild is one call of it.
+type purgeChild struct {
+	*volume.Pool
+	path, do       string
+	files, creates int
+	id             mounts.Identity
+}
+
+func purgeMain(args []string) int {
+	var c purgeChild
+	flags := flag.NewFlagSet(purgeCommand, flag.ContinueOnError)
+	flags.StringVar(&c.path, "pool", "", "the pool's directory")
+	flags.StringVar(&c.do, "do", "", "what to do")
+	flags.IntVar(&c.files, "files", 0, "how many files to make")
+	flags.IntVar(&c.creates, "creates", 0, "how many volumes to make meanwhile")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	result, err := c.run(context.Background())
+	if err = errors.Join(err, json.NewEncoder(os.Stdout).Encode(result)); err != nil {
+		fmt.Fprintln(os.Stderr, "purge:", err)
+		return 1
+	}
+	return 0
+}
+
+func (c *purgeChild) run(ctx context.Context) (result purged, err error) {
+	c.Pool = volume.New(volume.Options{Name: poolName, Path: c.path})
+	fd, err := unix.Open(c.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return result, err
+	}
+	defer unix.Close(fd)
+	if c.id, err = mounts.IdentityOf(fd); err != nil {
+		return result, err
+	}
+	if c.do == doFill {
+		return result, c.fill(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	removed := make(chan error, 1)
+	began := time.Now()
+	go func() { removed <- c.remove(ctx) }()
+	if c.creates == 0 {
+		err = <-removed
+	} else {
+		result.Creates, err = c.createBeside(ctx, removed)
+	}
+	result.Took, result.Memory = time.Since(began), peakMemory(os.Getpid())
+	result.CPU = usedCPU(unix.RUSAGE_SELF) + usedCPU(unix.RUSAGE_CHILDREN)
+	return result, err
+}
+
+// usedCPU is the processor time of this process, or of its children that ended.
+func usedCPU(who int) time.Duration {
+	var used unix.Rusage
+	if unix.Getrusage(who, &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// benchVolume is the volume that is removed.
+const benchVolume = "pvc-removed"
+
+func (c *purgeChild) spec(pv string) volume.Spec {
+	return volume.Spec{Mode: 0o777, Record: record.Record{
+		PV: pv, Namespace: "bench", Claim: pv, ClaimUID: pv, Directory: pv, OnDelete: "delete", Requested: 1 << 20,
+	}}
+}
+
+// fill makes the volume with files in directories of a thousand, of which each tenth has a block,
+// and gives it to the trash.
+func (c *purgeChild) fill(ctx context.Context) error {
+	if err := c.InitMarker(ctx, c.id, []byte("{\"version\": 1}\n")); err != nil {
+		return err
+	}
+	top, err := c.Create(ctx, c.id, c.spec(benchVolume))
+	if err != nil {
+		return err
+	}
+	dir := ""
+	for i := range c.files {
+		if i%1000 == 0 {
+			dir = filepath.Join(top, strconv.Itoa(i/1000))
+			if err := os.Mkdir(dir, 0o777); err != nil {
+				return err
+			}
+		}
+		var data []byte
+		if i%10 == 0 {
+			data = []byte("data")
+		}
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), data, 0o600); err != nil {
+			return err
+		}
+	}
+	unix.Sync()
+	if err := c.Trash(ctx, c.id, benchVolume); err != nil {
+		return err
+	}
+	return c.Discard(ctx, c.id, benchVolume)
+}
+
+func (c *purgeChild) remove(ctx context.Context) error {
+	command := []string{"rm", "-rf", filepath.Join(c.path, ".hostpath-provisioner", "trash", benchVolume+"~")}
+	switch c.do {
+	case doPurge:
+		_, err := c.Purge(ctx, c.id, benchVolume)
+		return err
+	case doNothing:
+		<-ctx.Done()
+		return nil
+	case doIdle:
+		command = append([]string{"ionice", "-c", "3"}, command...)
+	}
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	if len(out) > 0 {
+		err = errors.Join(err, fmt.Errorf("%q", out))
+	}
+	return err
+}
+
+// createBeside makes volumes, one after the other, until they are enough or the removal is
+// complete. It returns how long each took that was made before that, sorted.
+func (c *purgeChild) createBeside(ctx context.Context, removed chan error) (took []time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	defer func() { slices.Sort(took) }()
+	for i := range c.creates {
+		began := time.Now()
+		if _, err := c.Create(ctx, c.id, c.spec(fmt.Sprintf("pvc-%s-%d", c.do, i))); err != nil {
+			return took, err
+		}
+		select {
+		case err := <-removed:
+			return took, err
+		default:
+			took = append(took, time.Since(began))
+		}
+	}
+	return took, nil
 }

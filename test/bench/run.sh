@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the benchmark and its peer, and runs it from the repository's root: run.sh [-quick] [flags].
-# `run.sh -help` explains them. The daemon and the control plane are there already (make bench).
+# Builds the benchmark and its peer, and runs it from the repository's root: run.sh [-short] [flags].
+# `run.sh -h` explains them. The daemon and the control plane are there already (make bench).
 set -eu
 cd "$(dirname "$0")/../.."
 BUILD=$(realpath -m "${BUILD:-.build}")

@@ -1,12 +1,9 @@
-package main
+package crash
 
 import (
-	"bufio"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -328,18 +325,9 @@ func (p *pods) clearInline() []fault {
 
 // promise is what the pool has promised, in bytes, and -1 if that cannot be read.
 func (p *pods) promise() float64 {
-	response, err := http.Get(p.MetricsURL())
+	bytes, err := p.Metric(fmt.Sprintf("hostpath_provisioner_pool_promised_bytes{pool=%q}", name))
 	if err != nil {
 		return -1
 	}
-	defer response.Body.Close()
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		if value, is := strings.CutPrefix(lines.Text(), fmt.Sprintf("hostpath_provisioner_pool_promised_bytes{pool=%q} ", name)); is {
-			bytes, err := strconv.ParseFloat(value, 64)
-			if err == nil {
-				return bytes
-			}
-		}
-	}
-	return -1
+	return bytes
 }

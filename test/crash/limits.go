@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
 	volumerecord "github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
@@ -150,7 +151,6 @@ func operate(args []string) int {
 type limitCases struct {
 	*harness.Program
 	ctx    context.Context
-	opt    options
 	path   string
 	killer *killer.Killer
 	serial int
@@ -162,12 +162,13 @@ func proveLimits(ctx context.Context, p *harness.Program, opt options, path stri
 	k, err := killer.New(socket, killer.Scope{Pool: path})
 	p.Must(err, "listening")
 	p.Cleanup(func() error { return k.Close() })
-	c := &limitCases{Program: p, ctx: ctx, opt: opt, path: path, killer: k}
+	c := &limitCases{Program: p, ctx: ctx, path: path, killer: k}
 	c.Must(c.open().InitMarker(ctx, c.open().id, []byte("{}\n")), "making a pool in "+path)
 	p.Say("%s: %s", path, c.cost())
 	for _, op := range limitOperations {
 		if ctx.Err() == nil && opt.only.MatchString(op.name) {
-			rows = append(rows, c.prove(op))
+			play := func(point string) (string, []string, []fault) { return c.play(op, point) }
+			rows = append(rows, prover{p, ctx, opt}.try(trial{name: op.name, most: opt.points, play: play}))
 		}
 	}
 	for _, call := range k.Strangers() {
@@ -188,34 +189,13 @@ func (c *limitCases) volume() string {
 	return fmt.Sprintf("pvc-00000000-0000-4000-8000-%012d", c.serial)
 }
 
-// prove records an operation's points, and kills at each of them.
-func (c *limitCases) prove(op limitOperation) *row {
-	r := &row{name: op.name, all: c.opt.points == 0}
-	_, points := c.play(op, "", r)
-	r.points = len(points)
-	for _, i := range some(len(points), c.opt.points, c.opt.seed) {
-		hit := ""
-		for try := 0; hit == "" && try < c.opt.tries && c.ctx.Err() == nil && r.broken < faultsMax; try++ {
-			hit, _ = c.play(op, points[i], r)
-		}
-		if hit == "" {
-			r.missed = append(r.missed, points[i])
-		} else {
-			r.kills++
-		}
-	}
-	c.Say("%s", r)
-	return r
-}
-
 // play is a case: the process dies at the point, and another one makes a volume, sweeps and
 // finishes. In the end both are removed.
-func (c *limitCases) play(op limitOperation, point string, r *row) (hit string, points []string) {
+func (c *limitCases) play(op limitOperation, point string) (hit string, points []string, faults []fault) {
 	pv, other := c.volume(), c.volume()
 	c.Must(op.before(c.ctx, c.open(), pv), op.name+": before")
 	hit, points = c.run(op, pv, point)
 	p := c.open()
-	var faults []fault
 	if !op.unlimited {
 		faults = c.visible(p)
 	}
@@ -236,8 +216,7 @@ func (c *limitCases) play(op limitOperation, point string, r *row) (hit string, 
 		do("removing", removed, pv)
 	}
 	faults = append(faults, c.compare(p, nil)...)
-	r.blame("killed at "+point, faults)
-	return hit, points
+	return hit, points, faults
 }
 
 // run has a process do the operation, and returns where it was killed and the points that came.
@@ -253,4 +232,76 @@ func (c *limitCases) run(op limitOperation, pv, point string) (hit string, point
 		c.Must(err, fmt.Sprintf("%s, which nothing killed: %s", op.name, out))
 	}
 	return hit, points
+}
+
+// limitsOf are the records of a pool, and what its filesystem says of their projects.
+func (c *limitCases) limitsOf(p *limitedPool) (volume.Inventory, map[uint32]quota.Limit) {
+	inventory, err := p.List(c.ctx, p.id)
+	c.Must(err, "reading the records")
+	projects, err := p.Projects(c.ctx, p.id)
+	c.Must(err, "reading the limits")
+	limits := map[uint32]quota.Limit{}
+	for _, u := range projects {
+		if u.Limit != (quota.Limit{}) {
+			limits[u.ID] = u.Limit
+		}
+	}
+	return inventory, limits
+}
+
+// visible returns which volumes can be seen without a limit, or with one above what is kept for
+// them.
+func (c *limitCases) visible(p *limitedPool) (faults []fault) {
+	inventory, limits := c.limitsOf(p)
+	for _, v := range inventory.Volumes {
+		if l := limits[v.ProjectID]; v.Place == volumerecord.InPool && (v.ProjectID == 0 || l.Bytes == 0 || l.Bytes > uint64(v.Requested)) {
+			faults = append(faults, fault{loss, fmt.Sprintf("a volume of %d bytes could be seen with project %d and limit %v", v.Requested, v.ProjectID, l)})
+		}
+	}
+	return faults
+}
+
+// compare returns what is not so: there are these volumes and no others, each has a project of its
+// own with a limit of this size, and nothing else has a limit.
+func (c *limitCases) compare(p *limitedPool, want map[string]int64) (faults []fault) {
+	add := func(k kind, format string, args ...any) {
+		faults = append(faults, fault{k, fmt.Sprintf(format, args...)})
+	}
+	inventory, limits := c.limitsOf(p)
+	owners := map[uint32]string{}
+	for _, v := range inventory.Volumes {
+		bytes, wanted := want[v.PV]
+		switch l, dir := limits[v.ProjectID], c.projectAt(filepath.Join(p.path, v.Directory)); {
+		case !wanted:
+			add(leak, "a record of %s, with project %d", v.PV, v.ProjectID)
+		case owners[v.ProjectID] != "":
+			add(double, "project %d of %s and %s", v.ProjectID, owners[v.ProjectID], v.PV)
+		case v.ProjectID == 0 || l.Bytes != uint64(bytes) || l.Inodes == 0 || v.Requested != bytes:
+			add(loss, "%s of %d bytes has project %d and limit %v, in place of %d", v.PV, v.Requested, v.ProjectID, l, bytes)
+		case dir != quota.Project{ID: v.ProjectID, Inherits: true}:
+			add(loss, "the directory of %s has %+v, and its record %d", v.PV, dir, v.ProjectID)
+		}
+		owners[v.ProjectID] = v.PV
+	}
+	if len(inventory.Volumes) < len(want) {
+		add(loss, "%d of %d volumes", len(inventory.Volumes), len(want))
+	}
+	for id, l := range limits {
+		if owners[id] == "" {
+			add(leak, "limit %v of project %d", l, id)
+		}
+	}
+	for _, left := range inventory.Leftovers {
+		add(leak, "%s in %s", left.Name, left.Place)
+	}
+	return faults
+}
+
+func (c *limitCases) projectAt(path string) quota.Project {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return quota.Project{}
+	}
+	defer unix.Close(fd)
+	return quota.ProjectOf(fd)
 }

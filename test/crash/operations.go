@@ -1,4 +1,16 @@
-package main
+package crash
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+)
 
 // step is something that a person or a part of Kubernetes other than the daemon does.
 type step func(*testCase)
@@ -115,4 +127,107 @@ var operations = []operation{
 	{name: "start: directory archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: afterArchive, outcome: archived},
 	{name: "start: record not archived, finish", class: archiving, fromBound: true, steps: drop, boot: true, dies: beforeArchived, outcome: archived},
 	{name: "start: retained record not named, let go", class: retaining, fromBound: true, steps: letGo, boot: true, dies: beforeName, outcome: retained},
+}
+
+// givenUp asks for a copy and takes that back while the daemon is in the middle of it: the daemon
+// waits there until it has been told. One that was killed before is told at its next start.
+func givenUp(ask step) step {
+	return func(t *testCase) {
+		point, _, _ := strings.Cut(t.opt.first(duringCopy), " #")
+		came, goOn := make(chan struct{}, 1), make(chan struct{})
+		t.killer.Hold(func(what string) <-chan struct{} {
+			if what != point {
+				return nil
+			}
+			select {
+			case came <- struct{}{}:
+			default:
+			}
+			return goOn
+		})
+		defer t.killer.Hold(nil)
+		defer close(goOn)
+		ask(t)
+		if !t.until(func() bool { return len(came) > 0 || !t.Daemon.Running() }) {
+			t.Fatalf("operation %q: the daemon never came to %q", t.op.name, point)
+		}
+		t.dropped()
+		t.until(func() bool { return t.killer.Quiet(calm) })
+	}
+}
+
+// A case of an operation of a snapshot has a VolumeSnapshot in place of a claim, and a content in
+// place of an object.
+
+// content is what a VolumeSnapshotContent says.
+type content struct{ ready, going bool }
+
+func (w expectation) content() string { return "snapcontent-" + w.uid }
+
+// addSnapshots has the cluster know snapshots, and makes one of the origin, from which claims are
+// made.
+func (e *environment) addSnapshots() {
+	var err error
+	e.snapshots, err = e.Cluster.Snapshots(e.Soon(), e.Namespace, e.Node)
+	e.Must(err, "making the resources of snapshots")
+	name, err := e.snapshots.Ask(e.ctx, origin, e.origin, e.Node, "Delete")
+	e.Must(err, "asking for a snapshot")
+	if !e.until(func() bool { return e.contents()[name].ready }) {
+		e.Fatalf("the origin's snapshot is not ready")
+	}
+	e.Must(e.snapshots.Bind(e.ctx, origin, name), "binding a snapshot")
+}
+
+// contents are all that there are, by name.
+func (e *environment) contents() map[string]content {
+	all := map[string]content{}
+	if e.snapshots == nil {
+		return all
+	}
+	list, err := e.snapshots.Of("volumesnapshotcontents").List(e.ctx, metav1.ListOptions{})
+	e.Must(err, "listing contents")
+	for _, one := range list.Items {
+		ready, _, _ := unstructured.NestedBool(one.Object, "status", "readyToUse")
+		all[one.GetName()] = content{ready, one.GetDeletionTimestamp() != nil}
+	}
+	return all
+}
+
+// snap asks for a snapshot of the origin.
+func (t *testCase) snap() {
+	t.data = originData
+	name, err := t.snapshots.Ask(t.ctx, t.claim, t.origin, t.Node, "Delete")
+	t.Must(err, "asking for a snapshot")
+	t.asked(strings.TrimPrefix(name, "snapcontent-"))
+}
+
+// inspectSnapshot looks at the state while the daemon is dead: what is said to be ready is whole,
+// and what is gone has no data that is taken for a snapshot.
+func (t *testCase) inspectSnapshot() []fault {
+	said, is := t.contents()[t.content()]
+	d, err := readDir(t.volume)
+	switch {
+	case said.ready && !said.going && (err != nil || d.data != originData):
+		return []fault{{loss, fmt.Sprintf("snapshot %s is said to be ready, and has %q, %v", t.claim, d.data, err)}}
+	case t.outcome == gone && t.op.fromBound && !is && err == nil:
+		return []fault{{leak, fmt.Sprintf("the content of snapshot %s was gone before its directory", t.claim)}}
+	}
+	return nil
+}
+
+// restore creates a claim that is made from the origin's snapshot. It names no node.
+func (t *testCase) restore() {
+	t.data = originData
+	t.make(func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = cluster.FromSnapshot(origin) })
+}
+
+// scrubContents removes by force what is not in the baseline.
+func (e *environment) scrubContents() {
+	for name := range e.contents() {
+		if e.baseline["content "+name] {
+			continue
+		}
+		_ = e.snapshots.Of("volumesnapshotcontents").Delete(e.ctx, name, metav1.DeleteOptions{})
+		_, _ = e.snapshots.Of("volumesnapshotcontents").Patch(e.ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	}
 }

@@ -1,20 +1,25 @@
-package main
+package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // pods is a node on which daemon and node service work together, and each of them is killed: it has
@@ -99,12 +104,10 @@ func (p *pods) serve(root string) {
 	self, err := os.Executable() // a shell is between this process and that
 	p.Must(err, "looking for this program")
 	p.Must(os.Mkdir(p.runtime, 0o700), "making the service's directory")
-	p.service, err = csinode.New(csinode.Options{
+	p.service = p.NodeService(csinode.Options{
 		Root: root, Driver: podsNode, Log: p.Daemon.Path("csi-log"), Pauses: true, Inline: true,
 		Command: func(args ...string) *exec.Cmd { return p.command(self, args...) },
 	})
-	p.Must(err, "making the sockets")
-	p.Cleanup(p.service.Close)
 	p.OnFatal(func() {
 		log, _ := os.ReadFile(p.service.Log)
 		fmt.Printf("the end of the service's log:\n%s\nthat of the daemon's:\n%s\n", harness.Tail(string(log), 2000), harness.Tail(p.Daemon.Log(), 2000))
@@ -207,7 +210,7 @@ func (o options) chosen(all []podOperation, n int) (chosen []podOperation) {
 }
 
 // provePods kills daemon and node service in what they do together.
-func provePods(ctx context.Context, plane func() *harness.Plane, opt options) (rows report) {
+func provePods(ctx context.Context, program *harness.Program, plane func() *harness.Plane, opt options) (rows report) {
 	chosen := podOperations(opt)
 	if len(chosen) == 0 || !opt.clones() || opt.subvolumes {
 		return nil
@@ -216,7 +219,7 @@ func provePods(ctx context.Context, plane func() *harness.Plane, opt options) (r
 	for _, op := range chosen {
 		if ctx.Err() == nil {
 			play := func(point string) (string, []string, []fault) { return op.play(p, point) }
-			rows = append(rows, p.try(trial{op.name, op.who, min(opt.points, 1), play}))
+			rows = append(rows, prover{program, ctx, opt}.try(trial{op.name, op.who, min(opt.points, 1), play}))
 		}
 	}
 	p.Say("%d inline volumes went with a sweep, because the daemon was not told of their end", p.swept)
@@ -228,4 +231,142 @@ func provePods(ctx context.Context, plane func() *harness.Plane, opt options) (r
 	p.die()
 	p.Must(p.service.Kill(), "ending the service")
 	return rows
+}
+
+// pausedOperation is a snapshot of a volume whose pod writes.
+type pausedOperation struct {
+	name string
+	// stopPost: when the service has died, what its unit has for that case is run, as systemd does;
+	// else the next start has to do.
+	stopPost bool
+	who      string // whose points are tried; "": those of both
+}
+
+var pausedOperations = []pausedOperation{
+	{name: "paused: snapshot", stopPost: true},
+	{name: "paused: snapshot, without ExecStopPost=", who: theService},
+}
+
+// play is a case. The daemon is started again after a death of the service: it would make no other
+// try for five minutes.
+func (op pausedOperation) play(p *pods, point string) (hit string, points []string, faults []fault) {
+	p.until(p.old)
+	t := p.newCase(operation{name: op.name, snapshot: true, outcome: bound})
+	died := p.arm(point)
+	t.snap()
+	p.until(func() bool {
+		select {
+		case hit = <-died:
+			return true
+		default:
+		}
+		return p.quiet(idle) && len(compare([]expectation{t.expectation}, p.baseline, p.look())) == 0
+	})
+	points = p.disarm()
+	if hit != "" {
+		who := p.dead(point)
+		faults = append(t.inspect(), p.goesOn(who, op.stopPost)...)
+		p.die()
+		p.start()
+	}
+	faults = append(faults, t.settle(calm, t.expectation)...)
+	faults = append(faults, p.oneMoment(t.volume)...)
+	faults = append(faults, p.notPaused()...)
+	t.clear(len(faults) > 0)
+	return hit, points, faults
+}
+
+// old reports whether nothing in the origin but what the pod writes is so young that each pass
+// copies it again (treecopy, margin): then how often it comes would differ from case to case.
+func (p *pods) old() bool {
+	var st unix.Stat_t
+	p.Must(unix.Lstat(filepath.Join(p.pool, p.origin), &st), "looking at the origin")
+	return time.Since(time.Unix(st.Ctim.Unix())) > 2*time.Second
+}
+
+// goesOn has the pod go on after a death, and starts the service.
+func (p *pods) goesOn(dead string, stopPost bool) (faults []fault) {
+	if dead == theService && stopPost {
+		out, err := p.command(p.opt.daemon, "csi-node", "--thaw").CombinedOutput()
+		if err != nil {
+			faults = append(faults, fault{loss, fmt.Sprintf("csi-node --thaw: %v\n%s", err, out)})
+		}
+		if p.frozen() {
+			faults = append(faults, fault{loss, "the pod stands still after csi-node --thaw"})
+		}
+	}
+	if dead == theService {
+		p.revive(theService)
+	}
+	if !p.until(func() bool { return !p.frozen() }) {
+		faults = append(faults, fault{loss, "the pod stands still after the death of the " + dead})
+	}
+	return faults
+}
+
+// frozen reports whether the pod is to stand still.
+func (p *pods) frozen() bool {
+	text, err := os.ReadFile(filepath.Join(p.cgroup, "cgroup.freeze"))
+	p.Must(err, "reading the cgroup's state")
+	return strings.TrimSpace(string(text)) != "0"
+}
+
+// notPaused are what is left of a pause.
+func (p *pods) notPaused() (faults []fault) {
+	left, err := os.ReadDir(p.runtime)
+	p.Must(err, "reading the service's directory")
+	if len(left) > 0 || p.frozen() {
+		faults = append(faults, fault{leak, fmt.Sprintf("a pause: %v", left)})
+	}
+	source := filepath.Join(p.pool, p.origin)
+	before := p.written(source, 0)
+	if !p.until(func() bool { return p.written(source, 0) > before }) {
+		faults = append(faults, fault{loss, "the pod does not go on"})
+	}
+	return faults
+}
+
+// writes are the files of the pod's process, which writes a number to the one and then to the
+// other.
+var writes = [...]string{"first", "second"}
+
+// written is the number in a file, -1 for none.
+func (p *pods) written(dir string, file int) int {
+	text, _ := os.ReadFile(filepath.Join(dir, writes[file]))
+	n, err := strconv.Atoi(strings.TrimLeft(string(text), "0"))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// oneMoment tells of files of different moments.
+func (p *pods) oneMoment(dir string) []fault {
+	first, second := p.written(dir, 0), p.written(dir, 1)
+	if first < 0 || first != second && first != second+1 {
+		return []fault{{loss, fmt.Sprintf("the snapshot is not of one moment: %d was written first, and then %d", first, second)}}
+	}
+	return nil
+}
+
+// startWriter starts the pod's process.
+func (p *pods) startWriter(target string) {
+	// <> opens a file without making it empty: each write takes the place of the one before.
+	script := fmt.Sprintf(`cd "$0"; while i=$((i+1)); do printf %%08d $i 1<>%s; printf %%08d $i 1<>%s; sleep 0.01; done`, writes[0], writes[1])
+	cmd := exec.Command("sh", "-c", script, target)
+	started, err := hosttest.PutInCgroup(p.cgroup, cmd)
+	p.Must(err, "starting the pod's process")
+	defer started()
+	cmd.Stderr = os.Stderr
+	child, err := process.Start(cmd)
+	p.Must(err, "starting the pod's process")
+	p.Cleanup(func() error {
+		return errors.Join(os.WriteFile(filepath.Join(p.cgroup, "cgroup.kill"), []byte("1"), 0), child.Kill(), harness.Eventually(p.Soon(), p.empty))
+	})
+}
+
+// empty reports whether no process is in the pod's cgroup.
+func (p *pods) empty() bool {
+	text, err := os.ReadFile(filepath.Join(p.cgroup, "cgroup.procs"))
+	return err == nil && len(text) == 0
 }

@@ -1,9 +1,13 @@
-package main
+package crash
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // faultsMax is after how many points with faults an operation is given up.
@@ -18,12 +22,15 @@ type trial struct {
 	play func(point string) (hit string, points []string, faults []fault)
 }
 
-// prove records an operation's points and kills at each of them.
-func (e *environment) prove(op operation) *row {
-	return e.try(trial{name: op.name, most: e.opt.points, play: func(point string) (string, []string, []fault) { return e.newCase(op).play(point) }})
+// prover records and kills.
+type prover struct {
+	*harness.Program
+	ctx context.Context
+	opt options
 }
 
-func (e *environment) try(t trial) *row {
+// try records an operation's points and kills at each of them.
+func (e prover) try(t trial) *row {
 	r := &row{name: t.name, all: t.most == 0}
 	var points []string
 	for range e.opt.records {
@@ -46,7 +53,7 @@ func (e *environment) try(t trial) *row {
 // tryAt reports whether the point is done with: something was killed there, or nothing more is
 // tried. What the daemon does has no fixed order where it does two things at once, and a
 // connection's pieces are cut as the network likes: a point that does not come is tried again.
-func (e *environment) tryAt(t trial, point string, r *row) bool {
+func (e prover) tryAt(t trial, point string, r *row) bool {
 	for range e.opt.tries {
 		if e.ctx.Err() != nil || r.broken >= faultsMax {
 			return true
@@ -75,4 +82,80 @@ func union(a, b []string) []string {
 		}
 	}
 	return a
+}
+
+// row is what came of one operation.
+type row struct {
+	name   string
+	all    bool     // every point was to be tried
+	points int      // that were recorded
+	kills  int      // at one of them
+	missed []string // points that did not come when they were tried
+	counts [kinds]int
+	broken int      // cases with faults
+	shown  []string // the first faults
+}
+
+// blame notes the faults of one case.
+func (r *row) blame(when string, faults []fault) {
+	if len(faults) == 0 {
+		return
+	}
+	r.broken++
+	for _, f := range faults {
+		r.counts[f.kind]++
+		if len(r.shown) < 10 {
+			r.shown = append(r.shown, when+": "+f.String())
+		}
+	}
+}
+
+// missedMax is the part of an operation's points that may have come once and never again.
+const missedMax = 10 // one in ten
+
+// ok: nothing is wrong, something was tried, and if all was to be, nearly all was.
+func (r *row) ok() bool {
+	return r.broken == 0 && r.kills > 0 && !(r.all && len(r.missed)*missedMax > r.points)
+}
+
+func (r *row) String() string {
+	return fmt.Sprintf("%-42s %6d %6d %6d %6d %6d %6d", r.name, r.points, r.kills, len(r.missed), r.counts[leak], r.counts[loss], r.counts[double])
+}
+
+// report is the whole table.
+type report []*row
+
+// print reports whether everything is proven.
+func (all report) print(out io.Writer) bool {
+	sum, ok := row{name: "all"}, len(all) > 0
+	fmt.Fprintf(out, "\n%-42s %6s %6s %6s %6s %6s %6s\n", "operation", "points", "kills", "missed", "leaks", "losses", "double")
+	for _, r := range all {
+		fmt.Fprintln(out, r)
+		ok = ok && r.ok()
+		sum.points, sum.kills, sum.missed = sum.points+r.points, sum.kills+r.kills, append(sum.missed, r.missed...)
+		for k := range kinds {
+			sum.counts[k] += r.counts[k]
+		}
+	}
+	fmt.Fprintln(out, &sum)
+	for _, r := range all {
+		if len(r.shown) > 0 {
+			fmt.Fprintf(out, "\n%s:\n  %s\n", r.name, strings.Join(r.shown, "\n  "))
+		}
+		if r.kills == 0 {
+			fmt.Fprintf(out, "\n%s: the daemon was never killed\n", r.name)
+		}
+	}
+	all.printMissed(out)
+	return ok
+}
+
+// printMissed names the points that came when they were recorded and not when they were to be
+// killed at.
+func (all report) printMissed(out io.Writer) {
+	for _, r := range all {
+		if len(r.missed) > 0 {
+			fmt.Fprintf(out, "\n%s: recorded, and did not come again: %s\n", r.name, strings.Join(r.missed, "; "))
+		}
+	}
 }

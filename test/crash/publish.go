@@ -1,4 +1,4 @@
-package main
+package crash
 
 import (
 	"context"
@@ -27,7 +27,6 @@ import (
 type published struct {
 	*harness.Program
 	ctx     context.Context
-	opt     options
 	disk    string // where the pool's filesystem is mounted, whatever is at the pool's path
 	pool    string
 	killer  *killer.Killer
@@ -107,7 +106,8 @@ func provePublishing(ctx context.Context, p *harness.Program, opt options) (rows
 	c := buildPublished(ctx, p, opt)
 	for _, op := range chosen {
 		if ctx.Err() == nil {
-			rows = append(rows, c.prove(op))
+			play := func(point string) (string, []string, []fault) { return c.play(op, point) }
+			rows = append(rows, prover{p, ctx, opt}.try(trial{name: op.name, most: opt.points, play: play}))
 		}
 	}
 	for _, call := range c.killer.Strangers() {
@@ -118,7 +118,7 @@ func provePublishing(ctx context.Context, p *harness.Program, opt options) (rows
 
 func buildPublished(ctx context.Context, p *harness.Program, opt options) *published {
 	dir := hosttest.Dir(p)
-	c := &published{Program: p, ctx: ctx, opt: opt, disk: filepath.Join(dir, "disk"), pool: filepath.Join(dir, "pool")}
+	c := &published{Program: p, ctx: ctx, disk: filepath.Join(dir, "disk"), pool: filepath.Join(dir, "pool")}
 	root := filepath.Join(dir, "kubelet")
 	var err error
 	c.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: c.pool, State: filepath.Join(dir, "state"), Kubelet: root})
@@ -135,9 +135,7 @@ func buildPublished(ctx context.Context, p *harness.Program, opt options) *publi
 	hosttest.Mkfs(p, opt.fs, filesystemMiB).Mount(p, c.disk)
 	c.Must(c.mount(), "mounting the pool")
 	c.makeVolume()
-	c.service, err = csinode.New(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
-	p.Must(err, "making the sockets")
-	p.Cleanup(c.service.Close)
+	c.service = p.NodeService(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
 	p.OnFatal(func() {
 		log, _ := os.ReadFile(c.service.Log)
 		fmt.Printf("the end of the service's log:\n%s\n", harness.Tail(string(log), 2000))
@@ -156,26 +154,9 @@ func (c *published) makeVolume() {
 	c.Must(os.WriteFile(filepath.Join(c.pool, pv, dataFile), []byte(pv), 0o600), "writing to the volume")
 }
 
-// prove records an operation's points, and kills at each of them.
-func (c *published) prove(op publishOperation) *row {
-	r := &row{name: op.name, all: c.opt.points == 0}
-	_, points := c.play(op, "", r)
-	points = c.opt.tried(points)
-	r.points = len(points)
-	for _, i := range some(len(points), c.opt.points, c.opt.seed) {
-		if hit, _ := c.play(op, points[i], r); hit == "" {
-			r.missed = append(r.missed, points[i])
-		} else {
-			r.kills++
-		}
-	}
-	c.Say("%s", r)
-	return r
-}
-
 // play is a case: the service dies at the point, another one is started, and kubelet asks again. In
 // the end nothing is mounted.
-func (c *published) play(op publishOperation, point string, r *row) (hit string, points []string) {
+func (c *published) play(op publishOperation, point string) (hit string, points []string, faults []fault) {
 	c.start()
 	if op.before != nil {
 		c.Must(c.again(op.before), op.name+": before")
@@ -198,7 +179,7 @@ func (c *published) play(op publishOperation, point string, r *row) (hit string,
 		c.Must(err, op.name+", which nothing killed")
 		c.Must(c.service.Kill(), "killing the service")
 	}
-	faults := c.compare(op.mounted, op.meanwhile, false)
+	faults = c.compare(op.mounted, op.meanwhile, false)
 	c.start()
 	if err := c.again(op.after); err != nil {
 		faults = append(faults, fault{loss, "after the death: " + err.Error()})
@@ -214,8 +195,7 @@ func (c *published) play(op publishOperation, point string, r *row) (hit string,
 	if op.away {
 		c.Must(c.mount(), "mounting the pool")
 	}
-	r.blame("killed at "+point, faults)
-	return hit, points
+	return hit, points, faults
 }
 
 func (c *published) start() {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -18,14 +19,20 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
@@ -248,4 +255,30 @@ func (s *Service) Left() ([]string, error) {
 		return nil, fmt.Errorf("looking for targets: %w", err)
 	}
 	return all, nil
+}
+
+// MakePool makes a pool with one volume at a mount point, as the daemon does, for programs that
+// have none.
+func MakePool(ctx context.Context, name, path, pv string, mode fs.FileMode) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	id, err := mounts.IdentityOf(fd)
+	if err != nil {
+		return err
+	}
+	p := volume.New(volume.Options{Name: name, Path: path})
+	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker(name, time.Now()))
+	if err != nil {
+		return err
+	}
+	if err := p.InitMarker(ctx, id, marker); err != nil {
+		return err
+	}
+	_, err = p.Create(ctx, id, volume.Spec{Mode: mode, Record: record.Record{
+		PV: pv, Directory: pv, ClaimUID: pv, Namespace: name, Claim: pv, Source: plan.SourceCSI, Requested: 1 << 20,
+	}})
+	return err
 }

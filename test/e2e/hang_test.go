@@ -1,62 +1,10 @@
 package e2e
 
 import (
-	"fmt"
-	"path/filepath"
 	"testing"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
-
-// One pool's filesystem stops responding, as a dead NFS server's does. Its gate closes by the
-// deadline, the other pool works on, systemd's watchdog is fed, the daemon can be stopped and
-// started, and when the filesystem responds again the claim that waited goes through.
-func TestHungPool(t *testing.T) {
-	w := newEnvironment(t)
-	net := filepath.Join(hosttestDir(t, "mnt"), "net")
-	h := w.newHost("a", fmt.Sprintf("[pool.net]\npath = %q\nimmutable = \"require\"", net))
-	prepared := func() {
-		t.Helper()
-		if out, code := h.Call("prepare", "net"); code != 0 {
-			t.Fatal(out)
-		}
-	}
-	prepared()
-	fs := hungfs.Mount(t, net)
-	prepared()
-	h.run()
-	fast := w.Class("fast", immediate, fixture.Parameters("pool", "fast"))
-	slow := w.Class("net", immediate, fixture.Parameters("pool", "net"))
-	one, two := h.made("one", fast), h.made("two", slow)
-
-	fs.Silence()
-	waiting := w.claim("waiting", slow, "1Mi", annotate(provisionOnNode, h.node))
-	three := h.made("three", fast)
-	w.Must(h.WaitStatus(w.Soon(), "pool net is closed"))
-	w.refused(waiting, "PoolClosed")
-	four := h.made("four", fast)
-	beats := h.Beats()
-	w.Must(h.WaitBeats(w.Soon(), beats+2))
-
-	// Stopped and started while it hangs.
-	took, code, err := h.Stop(w.Soon())
-	w.Must(err)
-	if code != 0 {
-		t.Errorf("stopping beside a hung pool took %s, exit code %d", took, code)
-	}
-	h.run()
-	five := h.made("five", fast)
-
-	fs.Resume()
-	w.Must(h.WaitStatus(w.Soon(), "2 of 2 pools open"))
-	w.Bound("waiting")
-	h.wantTree(pool.Of(one.Name, three.Name, four.Name, five.Name)...)
-	other := &host{w: w, node: h.node, mount: net}
-	other.wantTree(pool.Of(two.Name, "pvc-"+string(waiting.UID))...)
-}
 
 // Every way in which the storage can be the wrong one closes the gate with its own reason, and
 // mending it opens the gate without any help.

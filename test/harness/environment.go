@@ -9,8 +9,16 @@ import (
 	"path/filepath"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -19,11 +27,10 @@ type Options struct {
 	Name    string          // of the provisioner, the node and the namespace; empty: the program's
 	Plane   cluster.Options // of the control plane
 	Dir     string          // of the daemon; empty: a new one
-	Binary  string          // of the daemon; empty: the rig's default
+	Binary  string          // of the daemon; empty: the command line's
 	Env     []string        // more of the daemon's environment
 	Metrics bool            // the daemon serves its metrics
 	TOML    string          // more keys of the configuration, before its tables
-	KeepLog string          // a file that the daemons' log is written to in the end; empty: $KEEP_LOG, or none
 }
 
 // Environment is a control plane with one node, which has no kubelet, and one daemon with pools.
@@ -50,7 +57,8 @@ func Start(ctx context.Context, p *Program, o Options) *Environment {
 
 // StartOn is Start on a control plane that runs.
 func StartOn(ctx context.Context, p *Plane, o Options) *Environment {
-	o.Name, o.Dir, o.KeepLog = cmp.Or(o.Name, p.Name()), cmp.Or(o.Dir, hosttest.Dir(p)), cmp.Or(o.KeepLog, os.Getenv("KEEP_LOG"))
+	o.Name, o.Dir = cmp.Or(o.Name, p.Name()), cmp.Or(o.Dir, hosttest.Dir(p))
+	o.Binary = cmp.Or(o.Binary, p.Binary)
 	e := &Environment{Plane: p, Node: o.Name, opt: o, Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
 	e.Must(e.Cluster.AddHost(ctx, e.Node, nil), "adding a node")
 	var err error
@@ -172,8 +180,146 @@ func logs(daemons []*rig.Daemon) (all string) {
 }
 
 func (e *Environment) keepLog() error {
-	if e.opt.KeepLog == "" {
+	file := cmp.Or(e.KeepLog, os.Getenv("KEEP_LOG"))
+	if file == "" {
 		return nil
 	}
-	return os.WriteFile(e.opt.KeepLog, []byte(e.Log()), 0o600)
+	return os.WriteFile(file, []byte(e.Log()), 0o600)
 }
+
+// Plane is a control plane with a namespace. It ends with the program.
+type Plane struct {
+	*Program
+	Cluster   *cluster.Cluster
+	Client    kubernetes.Interface // the administrator's, over protobuf, without a limit of requests
+	Namespace string
+}
+
+// StartPlane starts a control plane. The options need no directory.
+func (p *Program) StartPlane(ctx context.Context, namespace string, o cluster.Options) *Plane {
+	p.Say("starting the control plane")
+	o.Dir = hosttest.Dir(p)
+	c, err := cluster.Start(ctx, o)
+	p.Must(err, "starting the control plane")
+	p.Cleanup(c.Kill) // its state is of no further use
+	config := c.Config()
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(config)
+	p.Must(err, "making a client")
+	plane := &Plane{Program: p, Cluster: c, Client: client}
+	plane.Namespace, err = c.NewNamespace(ctx, namespace)
+	p.Must(err, "making a namespace")
+	return plane
+}
+
+// AddClass makes a StorageClass of Immediate binding, or as change changes it.
+func (p *Plane) AddClass(ctx context.Context, name, provisioner string, change ...func(*storagev1.StorageClass)) {
+	class := cluster.StorageClass(name, provisioner, storagev1.VolumeBindingImmediate)
+	for _, f := range change {
+		f(class)
+	}
+	_, err := p.Client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
+	p.Must(err, "making a class")
+}
+
+// ApplyManifests gives the daemons the rights that the product asks an administrator for. The
+// classes that a configuration would have are the program's own to make.
+func (p *Plane) ApplyManifests(ctx context.Context, d *rig.Daemon) {
+	manifests, code := d.Call("manifests", "--no-classes")
+	if code != 0 {
+		p.Fatal(manifests)
+	}
+	p.Must(p.Cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+}
+
+// WriteKubeconfig writes the kubeconfig of a node's daemon; node is empty for one that is no
+// node's.
+func (p *Plane) WriteKubeconfig(ctx context.Context, node, file string) error {
+	const account = "hostpath-provisioner"
+	if err := p.Cluster.ServiceAccountKubeconfig(ctx, account, account, node, file); err != nil {
+		return fmt.Errorf("making a kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// AddPeer makes another node, with a daemon that runs whenever the first does, and the same pool:
+// the same storage, or, where own is given, that filesystem at the same path. The second daemon has
+// a mount namespace of its own, because two daemons of one host do not share a pool.
+func (e *Environment) AddPeer(ctx context.Context, p Pool, own *hosttest.Image) (err error) {
+	dir, node := filepath.Join(e.opt.Dir, "peer"), e.Node+"-peer"
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := e.Cluster.AddHost(ctx, node, nil); err != nil {
+		return err
+	}
+	mounts := "mkdir -p /run/hostpath-provisioner; mount -t tmpfs node /run/hostpath-provisioner"
+	if own != nil {
+		e.peerPool = hosttest.PoolMount(e, *own)
+		// The first node's filesystem goes: a mount on top of it would hide its mount point.
+		mounts += fmt.Sprintf("; umount %[1]s; mount --bind %[2]s %[1]s; umount %[2]s", p.Path, e.peerPool)
+	}
+	e.peer, err = rig.New(rig.Options{Binary: e.opt.Binary, Dir: dir, Config: e.config(node, ""), Wrap: []string{
+		"unshare", "--mount", "--propagation", "slave", "sh", "-ec", mounts + `; exec "$@"`, "sh",
+	}})
+	if err != nil {
+		return err
+	}
+	if out, code := e.peer.Call("prepare", p.Name); code != 0 {
+		return errors.New(out)
+	}
+	return nil
+}
+
+// NodeService makes the CSI node service, which does not run yet. Its sockets are closed with the
+// trial.
+func (p *Program) NodeService(o csinode.Options) *csinode.Service {
+	s, err := csinode.New(o)
+	p.Must(err, "making the sockets of the node service")
+	p.Cleanup(s.Close)
+	return s
+}
+
+// Redirect makes the daemon's kubeconfig point to another server, whose certificate ca has signed.
+func (e *Environment) Redirect(server string, ca []byte) error {
+	config, err := clientcmd.LoadFromFile(e.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	for _, c := range config.Clusters {
+		c.Server, c.CertificateAuthorityData = server, ca
+	}
+	return clientcmd.WriteToFile(*config, e.Kubeconfig)
+}
+
+// Storage is a filesystem that holds a pool. With a peer that has its own each node has one; else
+// there is one.
+type Storage struct {
+	pool    string        // where this program sees it
+	daemons []*rig.Daemon // of the nodes that have it
+}
+
+// Storages are all that hold the pool, the first node's first.
+func (e *Environment) Storages(p Pool) []Storage {
+	if e.peerPool == "" {
+		return []Storage{{p.Path, e.daemons()}}
+	}
+	return []Storage{{p.Path, []*rig.Daemon{e.Daemon}}, {e.peerPool, []*rig.Daemon{e.peer}}}
+}
+
+// StorageAt is a filesystem that this program sees at a path.
+func (e *Environment) StorageAt(path string) Storage { return Storage{path, e.daemons()} }
+
+// Log is what the daemons that have this storage wrote.
+func (s Storage) Log() string { return logs(s.daemons) }
+
+// Path is a path in the pool.
+func (s Storage) Path(elem ...string) string {
+	return filepath.Join(append([]string{s.pool}, elem...)...)
+}
+
+// Trash is the path of a volume that was moved to the trash whole.
+func (s Storage) Trash(volume string) string { return s.Path(hostcheck.PrivateDir, "trash", volume) }
+
+// Tree is the names of everything in the pool (pool.Tree).
+func (s Storage) Tree() ([]string, error) { return pool.Tree(s.pool) }

@@ -3,9 +3,13 @@ package harness
 import (
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Findings are what was found wrong with the product, by kind. The zero value has none. Any
@@ -95,4 +99,14 @@ func (f *Findings) String() string {
 	var b strings.Builder
 	f.print(&b, nil)
 	return b.String()
+}
+
+// Machine is a line that tells on which machine something was measured, and how busy it was.
+func Machine() string {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return err.Error()
+	}
+	load, _ := os.ReadFile("/proc/loadavg")
+	return fmt.Sprintf("%d processors, Linux %s, load %s at the start", runtime.NumCPU(), unix.ByteSliceToString(name.Release[:]), strings.Join(strings.Fields(string(load))[:min(3, len(strings.Fields(string(load))))], " "))
 }

@@ -7,6 +7,9 @@ import (
 	"flag"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -60,20 +63,38 @@ func TestRunPanics(t *testing.T) {
 	Run(t.Context(), "test", func(context.Context, *Program) { panic("a mistake of the program") })
 }
 
-func TestShorten(t *testing.T) {
-	flags := Flags("test", "usage\n", io.Discard)
-	n, long := flags.Int("n", 10, "number"), flags.Duration("time", time.Hour, "time")
-	if err := flags.Parse([]string{"-n", "7"}); err != nil {
-		t.Fatal(err)
+// The command line counts more than the short form, and that more than the defaults.
+func TestParse(t *testing.T) {
+	defer func(was time.Duration) { Timeout = was }(Timeout)
+	var n int
+	var long time.Duration
+	wrong := errors.New("wrong")
+	trial := Trial{Name: "test", Short: "n=1 time=1s", Flags: func(f *flag.FlagSet) {
+		f.IntVar(&n, "n", 10, "number")
+		f.DurationVar(&long, "time", time.Hour, "time")
+	}, Check: func() error {
+		if n == 0 {
+			return wrong
+		}
+		return nil
+	}}
+	if c, err := trial.Parse([]string{"-n", "7", "-short"}, io.Discard); err != nil || n != 7 || long != time.Second || !c.Short {
+		t.Errorf("n %d, time %s, %+v, %v", n, long, c, err)
 	}
-	if err := Shorten(flags, map[string]string{"n": "1", "time": "1s"}); err != nil || *n != 7 || *long != time.Second {
-		t.Errorf("n %d, time %s, %v", *n, *long, err)
-	}
-	if err := Shorten(flags, map[string]string{"absent": "1"}); err == nil {
-		t.Error("a flag that does not exist was set")
-	}
-	if err := flags.Parse([]string{"-h"}); !errors.Is(err, flag.ErrHelp) {
+	if _, err := trial.Parse([]string{"-n", "0"}, io.Discard); !errors.Is(err, wrong) {
 		t.Error(err)
+	}
+	if _, err := trial.Parse([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Error(err)
+	}
+	for _, args := range []string{"word", "-timeout=0"} {
+		if _, err := trial.Parse([]string{args}, io.Discard); err == nil {
+			t.Errorf("%s was taken", args)
+		}
+	}
+	trial.Short = "absent=1"
+	if _, err := trial.Parse([]string{"-short"}, io.Discard); err == nil {
+		t.Error("a flag that does not exist was set")
 	}
 }
 
@@ -113,8 +134,8 @@ func volume(name string) *corev1.PersistentVolume {
 }
 
 func TestCompareObjects(t *testing.T) {
-	type claims = []*corev1.PersistentVolumeClaim
-	type volumes = []*corev1.PersistentVolume
+	type claims = []corev1.PersistentVolumeClaim
+	type volumes = []corev1.PersistentVolume
 	going := func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }
 	pending := func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }
 	another := func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-2" }
@@ -127,16 +148,16 @@ func TestCompareObjects(t *testing.T) {
 		kinds    []string // of the findings, one each
 	}{
 		{"nothing", nil, nil, nil, nil, nil},
-		{"a bound claim", claims{claim("a", "1")}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, nil},
-		{"a bound claim that was expected", claims{claim("a", "1")}, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, nil},
-		{"a pending claim", claims{claim("a", "1", pending)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
-		{"a claim bound to another's volume", claims{claim("a", "1", another)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
-		{"a claim that does not go", claims{claim("a", "1", going)}, volumes{volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
-		{"a claim that was to go", claims{claim("a", "1")}, nil, map[string]string{}, nil, []string{Unsettled}},
-		{"a claim of an expected name, made again", claims{claim("a", "2")}, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
-		{"a claim that is gone", nil, volumes{volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
-		{"a volume without a claim", nil, volumes{volume("pvc-1")}, nil, nil, []string{VolumesLeft}},
-		{"a claim without its volume", claims{claim("a", "1")}, nil, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a bound claim", claims{*claim("a", "1")}, volumes{*volume("pvc-1")}, nil, []string{"pvc-1"}, nil},
+		{"a bound claim that was expected", claims{*claim("a", "1")}, volumes{*volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, nil},
+		{"a pending claim", claims{*claim("a", "1", pending)}, volumes{*volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim bound to another's volume", claims{*claim("a", "1", another)}, volumes{*volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that does not go", claims{*claim("a", "1", going)}, volumes{*volume("pvc-1")}, nil, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that was to go", claims{*claim("a", "1")}, nil, map[string]string{}, nil, []string{Unsettled}},
+		{"a claim of an expected name, made again", claims{*claim("a", "2")}, volumes{*volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
+		{"a claim that is gone", nil, volumes{*volume("pvc-1")}, map[string]string{"a": "1"}, []string{"pvc-1"}, []string{Unsettled}},
+		{"a volume without a claim", nil, volumes{*volume("pvc-1")}, nil, nil, []string{VolumesLeft}},
+		{"a claim without its volume", claims{*claim("a", "1")}, nil, nil, []string{"pvc-1"}, []string{Unsettled}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var f Findings
@@ -223,5 +244,45 @@ func TestLoadFails(t *testing.T) {
 	l := NewLoad(fake.NewClientset(), "ns", 100, 1, func(string) *corev1.PersistentVolumeClaim { return claim("same", "1") })
 	if err := l.RunUnpaced(t.Context(), 2, func() bool { return false }); err == nil {
 		t.Error("AlreadyExists was not returned")
+	}
+}
+
+// A line is counted once, when it is whole.
+func TestAuditLog(t *testing.T) {
+	dir := t.TempDir()
+	l, args, err := NewAuditLog(dir, "policy")
+	if err != nil || !strings.Contains(strings.Join(args, " "), "audit-log-path="+filepath.Join(dir, "audit.log")) {
+		t.Fatalf("%q, %v", args, err)
+	}
+	if got, err := l.Take(); got != nil || err != nil {
+		t.Errorf("before the log exists: %v, %v", got, err)
+	}
+	const (
+		create   = `{"verb":"create","user":{"extra":{"authentication.kubernetes.io/node-name":["a"]}},"objectRef":{"resource":"events"},"responseStatus":{"code":201}}` + "\n"
+		conflict = `{"verb":"patch","objectRef":{"resource":"persistentvolumeclaims","subresource":"status"},"responseStatus":{"code":409}}` + "\n"
+	)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "audit.log"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(create + conflict + "\n" + create[:20])
+	got, err := l.Take()
+	if want := (map[string]Requests{"a": {"create events": 1}, "": {"patch persistentvolumeclaims/status (409)": 1}}); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	write(create + conflict + "\n" + create)
+	later, err := l.Take()
+	if want := (map[string]Requests{"a": {"create events": 1}}); err != nil || !reflect.DeepEqual(later, want) {
+		t.Errorf("the rest of the line: %v, %v, want %v", later, err, want)
+	}
+	sum := SumRequests(got)
+	if sum.Total() != 2 || sum.Of("patch ", "(409)") != 1 || sum.String() != "1 create events, 1 patch persistentvolumeclaims/status (409)" || (Requests{}).String() != "no requests" {
+		t.Errorf("%s", sum)
+	}
+	write(create + conflict + "\n" + create + "{\n")
+	if got, err := l.Take(); err == nil {
+		t.Errorf("of a line that is no JSON: %v", got)
 	}
 }

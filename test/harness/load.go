@@ -13,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 )
 
 // Load is claims that come and go, and what is known of each: whether it was created, and whether
@@ -140,7 +142,17 @@ func (l *Load) Create(ctx context.Context) (*corev1.PersistentVolumeClaim, error
 	l.number++
 	claim := l.claim(fmt.Sprintf("c%06d", l.number))
 	l.mu.Unlock()
-	made, err := l.client.CoreV1().PersistentVolumeClaims(l.namespace).Create(ctx, claim, metav1.CreateOptions{})
+	claims := l.client.CoreV1().PersistentVolumeClaims(l.namespace)
+	var made *corev1.PersistentVolumeClaim
+	tries := 0
+	err := Patiently(func() (err error) {
+		tries++
+		made, err = claims.Create(ctx, claim, metav1.CreateOptions{})
+		return err
+	})
+	if tries > 1 && apierrors.IsAlreadyExists(err) { // the first one did it
+		made, err = claims.Get(ctx, claim.Name, metav1.GetOptions{})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("creating a claim: %w", err)
 	}
@@ -155,7 +167,9 @@ func (l *Load) Create(ctx context.Context) (*corev1.PersistentVolumeClaim, error
 
 // Delete deletes a claim and does not wait. A claim that does not exist is no error.
 func (l *Load) Delete(ctx context.Context, name string) error {
-	err := l.client.CoreV1().PersistentVolumeClaims(l.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	err := Patiently(func() error {
+		return l.client.CoreV1().PersistentVolumeClaims(l.namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting claim %s: %w", name, err)
 	}
@@ -163,6 +177,25 @@ func (l *Load) Delete(ctx context.Context, name string) error {
 	defer l.mu.Unlock()
 	l.counts.deleted++
 	return nil
+}
+
+// Patiently makes a request again that the API server had no time for, as it may happen within an
+// hour on a busy machine.
+func Patiently(ask func() error) error {
+	return retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 8}, func(err error) bool {
+		return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
+			apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+	}, ask)
+}
+
+// End deletes a claim that exists and does not wait.
+func (l *Load) End(ctx context.Context, name string) error {
+	l.mu.Lock()
+	if i := slices.Index(l.names, name); i >= 0 {
+		l.condemn(i)
+	}
+	l.mu.Unlock()
+	return l.Delete(ctx, name)
 }
 
 // victim takes one of the claims, bound or not, if there are enough of them: often the last that

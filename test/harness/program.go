@@ -1,12 +1,13 @@
-// Package harness is the frame of the programs that prove the product under stress (test/storm,
-// test/chaos and so on): the command line, a mount namespace, an environment of a real control
-// plane and real daemons, a load of claims, and what the program finds wrong.
+// Package harness is the frame of the trials of test/prove: the command line, a mount namespace, an
+// environment of a real control plane and real daemons, a load of claims, and what a trial finds
+// wrong.
 //
 // It knows no faults, and it decides nothing about the product but whether the API's objects fit
 // each other (CompareObjects): each program knows what it does to the product and what must hold.
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,36 +15,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
-
-// Main is the main function of a command that is one program (Command, Run).
-func Main[O any](name string, parse func(args []string, out io.Writer) (O, error), body func(context.Context, *Program, O)) int {
-	return Command(name, parse, func(ctx context.Context, opt O) int {
-		return Run(ctx, name, func(ctx context.Context, p *Program) { body(ctx, p, opt) })
-	})
-}
-
-// Command enters a mount namespace, parses the command line, and runs body with a context that
-// SIGINT and SIGTERM end. It returns the exit code: 2 for a wrong command line, else body's.
-func Command[O any](name string, parse func(args []string, out io.Writer) (O, error), body func(context.Context, O) int) int {
-	return hosttest.Isolate(func() int {
-		opt, err := parse(os.Args[1:], os.Stderr)
-		switch {
-		case errors.Is(err, flag.ErrHelp):
-			return 0
-		case err != nil:
-			fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-			return 2
-		}
-		ctx, stop := Interruptible()
-		defer stop()
-		return body(ctx, opt)
-	})
-}
 
 // Interruptible returns a context that SIGINT and SIGTERM end.
 func Interruptible() (context.Context, context.CancelFunc) {
@@ -53,6 +30,7 @@ func Interruptible() (context.Context, context.CancelFunc) {
 // Program is one run of a program. It is a hosttest.T: what cannot be set up ends the program.
 type Program struct {
 	Findings
+	Common
 
 	ctx      context.Context
 	name     string
@@ -151,6 +129,36 @@ func (p *Program) Must(err error, doing string) {
 	}
 }
 
+// failure is the value of the panic that ends what Outcome calls.
+type failure struct{ error }
+
+// Check ends what Outcome calls if something failed. It is for the goroutine of that call only.
+func Check(err error) {
+	if err != nil {
+		panic(failure{err})
+	}
+}
+
+// Got is Check for what returns a value.
+func Got[T any](value T, err error) T { Check(err); return value }
+
+// Got2 is Check for what returns two.
+func Got2[T, U any](one T, other U, err error) (T, U) { Check(err); return one, other }
+
+// Outcome returns the error of do, or the one by which Check ended it.
+func Outcome(do func() error) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case failure:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	return do()
+}
+
 // Say prints a line with the time since the program began.
 func (p *Program) Say(format string, args ...any) {
 	fmt.Printf("[%6.1fs] %s%s\n", p.Elapsed().Seconds(), p.label, fmt.Sprintf(format, args...))
@@ -169,8 +177,8 @@ func (p *Program) Report(kinds ...string) {
 	fmt.Printf("%s%s, in %s\n", p.label, verdict, p.Elapsed().Round(time.Second))
 }
 
-// Timeout is for one wait: claims that failed are tried again after at most 30 s. Programs may let
-// it be set: one that tries a broken product need not wait so long for each of its faults.
+// Timeout is for one wait: claims that failed are tried again after at most 30 s. The command line
+// sets it: who tries a broken product need not wait so long for each of its faults.
 var Timeout = 90 * time.Second
 
 // Soon is a context for one wait.
@@ -194,3 +202,96 @@ func Eventually(ctx context.Context, is func() bool) error {
 
 // Tail returns the last n bytes of a text at most.
 func Tail(text string, n int) string { return text[max(0, len(text)-n):] }
+
+// Trial is a program of test/prove.
+type Trial struct {
+	Name    string
+	Does    string              // a sentence or two
+	Short   string              // flags of the short form ("time=20s rounds=100"), where not given
+	Timeout time.Duration       // the default of -timeout; 0: that of Timeout
+	Flags   func(*flag.FlagSet) // adds the trial's own flags; nil: it has none
+	Check   func() error        // returns what is wrong with their values; nil: nothing can be
+	Play    func(context.Context, *Program)
+}
+
+// Common are the flags of every trial, but for -timeout.
+type Common struct {
+	Short   bool
+	Seed    uint64
+	Binary  string // of the daemon; empty: the rig's default
+	KeepLog string // a file that the daemons' log is written to in the end; empty: $KEEP_LOG, or none
+}
+
+// Main enters a mount namespace, parses the arguments, and plays the trial with a context that
+// SIGINT and SIGTERM end. It returns the exit code: 2 for a wrong command line, else that of Run.
+func (t Trial) Main(args []string) int {
+	return hosttest.Isolate(func() int {
+		common, err := t.Parse(args, os.Stderr)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			return 0
+		case err != nil:
+			fmt.Fprintf(os.Stderr, "%s: %v\n", t.Name, err)
+			return 2
+		}
+		ctx, stop := Interruptible()
+		defer stop()
+		return Run(ctx, t.Name, func(ctx context.Context, p *Program) {
+			p.Common = common
+			t.Play(ctx, p)
+		})
+	})
+}
+
+// Parse parses the flags, and sets Timeout.
+func (t Trial) Parse(args []string, out io.Writer) (c Common, err error) {
+	flags := flag.NewFlagSet(t.Name, flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() {
+		fmt.Fprintf(out, "Usage: %s [flags]\n\n%s\nExit code 1 if anything went wrong. Wants root, and what make builds in .build.\n\n",
+			t.Name, t.Does)
+		flags.PrintDefaults()
+	}
+	flags.BoolVar(&c.Short, "short", false, strings.TrimSpace("the form for every change: "+t.Short))
+	flags.Uint64Var(&c.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "of the random choices")
+	flags.StringVar(&c.Binary, "daemon", "", "the daemon's binary; default: the one in .build")
+	flags.StringVar(&c.KeepLog, "keep-log", "", "file to write the daemons' log to")
+	flags.DurationVar(&Timeout, "timeout", cmp.Or(t.Timeout, Timeout), "how long one thing may take before it is called a fault")
+	if t.Flags != nil {
+		t.Flags(flags)
+	}
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	if flags.NArg() > 0 {
+		return c, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if c.Short {
+		if err := shorten(flags, t.Short); err != nil {
+			return c, err
+		}
+	}
+	if Timeout <= 0 {
+		return c, errors.New("-timeout must be positive")
+	}
+	if t.Check != nil {
+		return c, t.Check()
+	}
+	return c, nil
+}
+
+// shorten sets the flags that the command line did not set.
+func shorten(flags *flag.FlagSet, values string) error {
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for word := range strings.FieldsSeq(values) {
+		name, value, _ := strings.Cut(word, "=")
+		if given[name] {
+			continue
+		}
+		if err := flags.Set(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -56,13 +56,9 @@ func Automount(t interface {
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	orders, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	events, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	a.orders, a.events = orders, bufio.NewReader(events)
 	if a.child, err = process.Start(cmd); err != nil {
 		t.Fatalf("starting an automounter: %v", err)

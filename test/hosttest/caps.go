@@ -22,9 +22,7 @@ func Without(t T, f func(), capabilities ...uint) {
 		}
 		f()
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	Check(t, <-done)
 }
 
 // drop takes capabilities out of this thread's effective set.

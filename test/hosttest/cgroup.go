@@ -39,9 +39,7 @@ func Cgroup(t testing.TB, name string) string {
 			t.Error(err)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	return at
 }
 
@@ -94,9 +92,7 @@ func removeCgroup(dir string) error {
 func InCgroup(t testing.TB, dir string, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	done, err := PutInCgroup(dir, cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	t.Cleanup(done)
 	return cmd
 }

@@ -20,14 +20,20 @@ type T interface {
 	Fatalf(format string, args ...any)
 }
 
+// Check ends the test if something failed.
+func Check(t T, err error) {
+	if err != nil {
+		t.Helper()
+		t.Fatal(err)
+	}
+}
+
 // Dir makes an empty directory on the test's tmpfs. The tmpfs supports immutable flags (kernel 6.1
 // and later, shmem_fileattr_set in mm/shmem.c).
 func Dir(t T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, strings.Map(plain, t.Name())+"-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	return dir
 }
 
@@ -49,12 +55,8 @@ type Image struct {
 func Mkfs(t T, fstype string, mib int, args ...string) Image {
 	t.Helper()
 	file := filepath.Join(Dir(t), fstype+".img")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(file, int64(mib)<<20); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, os.WriteFile(file, nil, 0o600))
+	Check(t, os.Truncate(file, int64(mib)<<20))
 	quiet := "-q"
 	run(t, "mkfs."+fstype, append(append([]string{quiet}, args...), file)...)
 	return Image{File: file, Type: fstype}
@@ -146,14 +148,10 @@ func SetImmutable(t T, path string, on bool) {
 func PoolMount(t T, image Image) string {
 	t.Helper()
 	dir := filepath.Join(Dir(t), "pool")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, os.Mkdir(dir, 0o700))
 	SetImmutable(t, dir, true)
 	image.Mount(t, dir)
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, os.Chmod(dir, 0o700))
 	return dir
 }
 

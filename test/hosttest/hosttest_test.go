@@ -39,15 +39,11 @@ func TestKeepCached(t *testing.T) {
 	dir := PoolMount(t, image)
 	kept, evicted := filepath.Join(dir, "kept"), filepath.Join(dir, "evicted")
 	for _, file := range []string{kept, evicted} {
-		if err := os.WriteFile(file, []byte("content"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		Check(t, os.WriteFile(file, []byte("content"), 0o600))
 	}
 	unix.Sync()
 	defer KeepCached(t, kept)()
-	if err := os.Truncate(image.File, 0); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, os.Truncate(image.File, 0))
 	for _, file := range []string{kept, evicted} {
 		evict(t, file)
 	}
@@ -61,11 +57,7 @@ func TestKeepCached(t *testing.T) {
 
 func evict(t *testing.T, file string) {
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	defer f.Close()
-	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 }

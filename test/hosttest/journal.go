@@ -18,22 +18,16 @@ func Journal(t *testing.T) (receive func() map[string]string) {
 	t.Helper()
 	Mount(t, "-t", "tmpfs", "journal", "/run")
 	t.Cleanup(func() { UnmountLazy(t, "/run") })
-	if err := os.MkdirAll("/run/systemd/journal", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, os.MkdirAll("/run/systemd/journal", 0o755))
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: "/run/systemd/journal/socket", Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	t.Cleanup(func() { socket.Close() })
 	return func() map[string]string {
 		t.Helper()
 		socket.SetReadDeadline(time.Now().Add(10 * time.Second))
 		entry := make([]byte, 1<<16)
 		n, err := socket.Read(entry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		Check(t, err)
 		return journalFields(string(entry[:n]))
 	}
 }
@@ -58,8 +52,6 @@ func journalFields(entry string) map[string]string {
 func OnJournal(t *testing.T, offset uint64) {
 	t.Helper()
 	var stat unix.Stat_t
-	if err := unix.Fstat(2, &stat); err != nil {
-		t.Fatal(err)
-	}
+	Check(t, unix.Fstat(2, &stat))
 	t.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", stat.Dev, stat.Ino+offset))
 }

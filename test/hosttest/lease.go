@@ -16,9 +16,7 @@ func Lease(t testing.TB, path string) (asked func() bool) {
 	if err == nil {
 		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	released := make(chan bool, 1)
 	go func() {
 		defer close(released)

@@ -30,13 +30,9 @@ func NewNamespace(t interface {
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-ec", setup+"\necho ready\nexec sleep infinity")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	holder, err := process.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Check(t, err)
 	t.Cleanup(func() { _ = holder.Kill() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Fatalf("a mount namespace: %q, %v", line, err)

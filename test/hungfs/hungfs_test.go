@@ -120,7 +120,5 @@ func TestHangs(t *testing.T) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 }

@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"flag"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -136,9 +137,7 @@ func (d *drawing) explored(t *testing.T) {
 	}
 	for _, of := range all {
 		x, err := newExplorer(drawnStates)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, err)
 		x.workers[0].product.close()
 		x.workers, x.each = x.workers[len(x.workers)-1:], d.note
 		sum := x.explore(t.Context(), x.workers[0].opening(of))
@@ -151,9 +150,7 @@ func (d *drawing) explored(t *testing.T) {
 func TestStates(t *testing.T) {
 	file := filepath.Join(rig.Root(), "docs", "dev", "states.md")
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	page := string(text)
 	for _, d := range drawings {
 		d.explored(t)
@@ -169,18 +166,14 @@ func TestStates(t *testing.T) {
 		page = before + begins + d.text() + "<!-- end -->\n" + after
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, os.WriteFile(file, []byte(page), 0o644))
 	}
 }
 
 // TestInvariantsAreTold: docs/dev/proofs.md has each invariant.
 func TestInvariantsAreTold(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "dev", "proofs.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	told := func(name, means string) {
 		if line := fmt.Sprintf("| `%s` | %s |", name, means); !strings.Contains(string(page), line) {
 			t.Errorf("docs/dev/proofs.md has no line %s", line)

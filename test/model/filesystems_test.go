@@ -1,6 +1,6 @@
 //go:build modelreal
 
-package main
+package model
 
 import (
 	"fmt"
@@ -20,9 +20,7 @@ import (
 func madeIn(t *testing.T, name string, states int) (d *disks, all []asked) {
 	t.Helper()
 	x, err := newExplorer(states)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	defer x.close()
 	x.explore(t.Context(), x.workers[0].opening(worldOf(t, name)))
 	d = x.tree.disks
@@ -74,9 +72,7 @@ func TestFilesystems(t *testing.T) {
 			t.Run(c.kind+" "+name, func(t *testing.T) {
 				d, all := madeIn(t, name, states)
 				w, err := newWorkshop(mount)
-				if err != nil {
-					t.Fatal(err)
-				}
+				hosttest.Check(t, err)
 				t.Logf("%d calls on %s", len(all), filepath.Dir(w.path))
 				for _, call := range all {
 					compared[call.call.name] = true

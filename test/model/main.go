@@ -1,8 +1,33 @@
-package main
+// Package model plays every order of events in a small world, breadth-first, and checks named
+// invariants in each state.
+//
+// What decides is the product: the controllers of daemon/controllers with the rules of daemon/rules/plan
+// run in it, one piece of work at a time, and each request to the API server and each call to the
+// disk is a step between which anything else may happen. The disk is the product's, too:
+// daemon/disk/volume works on a real directory, also up to each of its steps at which a process can die.
+// What the model replaces is the API server (server.go), kube-controller-manager, pods and people
+// (events.go), the watches (a cache that is current or was current once), the queues (any work may
+// come at any time that the daemon is idle) and the clock.
+//
+// The product's code is run once for each thing that it can read (tree.go): its work is a tree of
+// requests, of which each response leads to the next request. A state has the place in that tree,
+// so that states are small and are compared by a hash.
+//
+// An order of events is a text. Those in testdata/orders are played in the model (TestKept) and on
+// the daemon's binary, a real API server and a real filesystem (TestReal): requests are held by a
+// proxy and system calls by test/crash/killer until the order comes to them, and after each event
+// objects and files are compared with the model's. Of two nodes each has a daemon, in a mount
+// namespace of its own. make test-model-real plays orders that are chosen at random.
+//
+// It will not see races between goroutines of one daemon but those of beside.go, the order
+// in which queues bring work, what depends on durations, and what a power cut takes: other tests
+// do.
+package model
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -13,13 +38,40 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-func main() { os.Exit(harness.Main(name, parseOptions, play)) }
+// options is what the command line says.
+type options struct {
+	only   string
+	play   string        // a file with one order
+	states int           // of each world at most, 0: all
+	time   time.Duration // for all worlds together
+}
 
-const name = "model"
+// Trial is the command line.
+func Trial() harness.Trial {
+	var o options
+	return harness.Trial{
+		Name: "model", Short: "time=110s",
+		Does: `Plays every order of events in small worlds with the product's own controllers, and checks invariants in each
+state. The shortest order that leads to one that does not hold is printed.`,
+		Flags: func(flags *flag.FlagSet) {
+			flags.StringVar(&o.only, "only", "", "only worlds whose name contains this")
+			flags.StringVar(&o.play, "play", "", "play the order in this file, and nothing else")
+			flags.IntVar(&o.states, "states", 20_000_000, "so many states of each world at most; 0: all")
+			flags.DurationVar(&o.time, "time", time.Hour, "how long all worlds are explored at most, each for an equal part of what is left")
+		},
+		Check: func() error {
+			if o.states < 0 || o.time <= 0 {
+				return errors.New("-states cannot be negative, -time must be positive")
+			}
+			return nil
+		},
+		Play: func(ctx context.Context, p *harness.Program) { play(ctx, p, o) },
+	}
+}
 
 // howToKeep is what is printed with a finding.
 const howToKeep = `the shortest order that leads there. A file in test/model/testdata/orders keeps it: it is played by
-test/model -play FILE, and on a real daemon and API server by go test ./test/model -run TestReal.
+prove model -play FILE, and on a real daemon and API server by go test ./test/model -run TestReal.
 %s`
 
 // play is the whole program.

@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"

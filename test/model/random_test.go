@@ -1,6 +1,6 @@
 //go:build modelreal
 
-package main
+package model
 
 import (
 	"flag"

@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"flag"
@@ -54,9 +54,7 @@ const mostWrong = 3
 func orderIn(t *testing.T, file string) order {
 	t.Helper()
 	o, err := readOrder(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	return o
 }
 
@@ -67,9 +65,7 @@ func playsKept(t *testing.T, plane *cluster.Cluster, o order) {
 		t.Fatalf("an order of world %s cannot be played for real: %s", o.world.name, why)
 	}
 	x, err := newExplorer(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, err)
 	defer x.close()
 	st := newStage(t, plane, x.workers[0], o.world.first())
 	defer st.end()

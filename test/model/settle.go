@@ -1,8 +1,12 @@
-package main
+package model
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 )
 
 // settlements are what must hold when nothing more happens: the daemon runs, its pool is mounted,
@@ -194,4 +198,188 @@ func (s *state) abandoned(part, pool int) bool {
 		}
 	}
 	return true
+}
+
+// invariant must hold in each state. broken returns what is wrong with a cell, "" if nothing is.
+type invariant struct {
+	name   string
+	means  string
+	broken func(s *state, on onFile, cell int) string
+}
+
+var invariants = []invariant{
+	{"DataStays", "data goes only after the daemon itself let the object go, with policy Delete and without its claim", dataStays},
+	{"BoundStays", "the directory of a claim that is bound is whole somewhere, empty or not", boundStays},
+	{"OneDirectory", "a volume has one directory", oneDirectory},
+	{"OneWorker", "in a shared pool nothing is moved or removed but by work for which the API server confirmed the lease", oneWorker},
+	{"OwnData", "what is in a volume was written by a pod of its claim, or of the claim that it was copied from", ownData},
+	{"ForeignStays", "a directory that the daemon did not make is as it was", foreignStays},
+	{"RestoredWhole", "a claim that was made from a snapshot has the data of that", restoredWhole},
+	{"KeptFirst", "nothing is made for a claim that no provisioner was asked for and for which a volume was kept when the work on it began", keptFirst},
+	{"OtherDiskStays", "nothing is changed on a filesystem that has another marker than the pool's", otherDiskStays},
+	{"OneOwner", "the gate of a pool of scope node is open on one node", oneOwner},
+	{"SizeKept", "what a claim has its volume object says, and what that says the record keeps", sizeKept},
+}
+
+// whole reports whether a directory was not touched since a pod had it.
+func (f onFile) whole() bool { return f.place == inPool || f.place == inTrash || f.place == inArchive }
+
+func dataStays(s *state, on onFile, cell int) string {
+	if s.wrote[on.node][cell] && !s.consent[on.node][cell] && (!on.whole() || on.data == "") {
+		return "the data is " + on.place.Describe()
+	}
+	return ""
+}
+
+func boundStays(s *state, on onFile, cell int) string {
+	c, exists := s.api.claimOf(cell)
+	v := s.api.volumes[cell]
+	if exists && c.bound && v.exists && v.phase == bound && !s.consent[on.node][cell] && !on.whole() && !on.away && !s.making(on, cell) {
+		return "the directory is " + on.place.Describe()
+	}
+	return ""
+}
+
+func oneDirectory(_ *state, on onFile, _ int) string {
+	if on.twice {
+		return "it has two directories"
+	}
+	return ""
+}
+
+func oneWorker(s *state, _ onFile, cell int) string {
+	if s.rogue && s.poolOf(cell) == sharedPool {
+		return "no lease was confirmed"
+	}
+	return ""
+}
+
+func ownData(s *state, on onFile, cell int) string {
+	if on.data != "" && on.data != uidOf(cell) && on.data != on.origin && !(on.origin == snapshotUID && on.data == uidOf(int(s.api.snapshot.of))) {
+		return "it has data of " + on.data
+	}
+	return ""
+}
+
+func foreignStays(s *state, on onFile, cell int) string {
+	if !on.alone || s.people && cell == lives-1 && !on.people {
+		return "the directory of people was touched"
+	}
+	return ""
+}
+
+// broken is the first invariant that does not hold in a state, "" if all do.
+func (w *worker) broken(s *state) string {
+	if wrong := w.violated(s); wrong != "" {
+		return wrong
+	}
+	return w.overdrawn(s, accounts)
+}
+
+// violated is broken without what a daemon counts as promised.
+func (w *worker) violated(s *state) string {
+	for _, i := range invariants {
+		for cell := range cells {
+			for node := range s.parts(cell) {
+				if wrong := i.broken(s, w.part(s, node, cell), cell); wrong != "" {
+					return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
+				}
+			}
+		}
+	}
+	return w.ofSnapshots(s, snapshotInvariants)
+}
+
+// standard is an invariant of a pool, as a daemon knows it.
+type standard struct {
+	name   string
+	means  string
+	broken func(w *worker, s *state, node, pool int) string
+}
+
+// accounts are the invariants of what is promised, in worlds in which a pool has room for so many
+// units.
+var accounts = []standard{
+	{"Promised", "a daemon counts at least what the records of its pool promise, and no more once its work is done, unless a call failed", promisedByRecords},
+	{"Room", "the records of a pool that no other node has promise no more than it has", inRoom},
+}
+
+// settledAccounts are those of states in which the daemon is idle, once everything happened that
+// happens by itself.
+var settledAccounts = []standard{
+	{"PromisedExactly", "a daemon counts what the records of its pool promise", exactly},
+}
+
+// account is what a daemon knows of what its pool has promised, in units. known is false before it
+// was counted.
+func (w *worker) account(s *state, node, pool int) (units uint64, known bool) {
+	d := s.daemons[node]
+	if at := w.tree.place(d.task); at != nil {
+		d.memory = cmp.Or(d.beside, at.memory)
+	}
+	m := w.tree.memories.value(d.memory).Promised[poolNames[pool]]
+	for _, p := range m.Volumes {
+		units += (p.Volume + p.Archived) / unit
+	}
+	return units, m.Known && d.up
+}
+
+func promisedByRecords(w *worker, s *state, node, pool int) string {
+	units, known := w.account(s, node, pool)
+	switch {
+	case pool == sharedPool: // another daemon may be in the middle of its work: see exactly
+	case known && units < w.promises(s, storeOf(pool, node)):
+		return "it counts less than the records promise"
+	case known && s.daemons[node].steady && s.daemons[node].task == 0:
+		return exactly(w, s, node, pool)
+	}
+	return ""
+}
+
+func exactly(w *worker, s *state, node, pool int) string {
+	if units, known := w.account(s, node, pool); known && s.counts(node, pool) && units != w.promises(s, storeOf(pool, node)) {
+		return "it does not count what the records promise"
+	}
+	return ""
+}
+
+func inRoom(w *worker, s *state, node, pool int) string {
+	// A daemon of a shared pool that was paused between its decision and the call makes what
+	// another one has no room for.
+	if pool != sharedPool && w.promises(s, storeOf(pool, node)) > uint64(s.daemons[node].room) {
+		return "the records promise more than there is"
+	}
+	return ""
+}
+
+// promises is what the records of a filesystem promise, in units.
+func (w *worker) promises(s *state, store int) uint64 { return uint64(w.image(s, store).cells[0].all) }
+
+// overdrawn is the first of these that does not hold, "" if all do.
+func (w *worker) overdrawn(s *state, all []standard) string {
+	for node := range s.daemons {
+		for pool := range pools {
+			if s.daemons[node].room == 0 || !s.has(node, pool) {
+				continue
+			}
+			for _, one := range all {
+				if wrong := one.broken(w, s, node, pool); wrong != "" {
+					return one.name + ": " + poolName(pool) + ": " + wrong
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func mirrorPromised(all map[string]capacity.Memory) map[string]capacity.Memory {
+	other := maps.Clone(all)
+	for pool, m := range other {
+		m.Volumes = map[string]capacity.Promise{}
+		for pv, p := range all[pool].Volumes {
+			m.Volumes[renamed.Replace(pv)] = p
+		}
+		other[pool] = m
+	}
+	return other
 }

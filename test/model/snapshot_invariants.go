@@ -1,4 +1,4 @@
-package main
+package model
 
 // ofSnapshot is an invariant of the snapshot: on is what the pool has of it, of what it has of its
 // volume.

@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"errors"
@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	daemonstatus "github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -178,4 +181,117 @@ func (w *worker) unlooked(s *state) bool {
 		}
 	}
 	return false
+}
+
+// What the stage has for configurations that change, and for what the scheduler does.
+
+// choosesAgain is what the scheduler does for a pod whose claim was given back because the pool was
+// closed, as it is where a call to the disk is held for long.
+func (st *stage) choosesAgain(s state) {
+	claims := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace)
+	for slot, c := range s.api.claims {
+		if !c.exists || s.daemons[0].peer {
+			continue
+		}
+		real, err := claims.Get(st.Ctx, slotName(slot), metav1.GetOptions{})
+		if err != nil || real.Spec.VolumeName != "" || real.Annotations[plan.SelectedNode] != "" {
+			continue
+		}
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, plan.SelectedNode, st.machines[chosen].name)
+		_, _ = claims.Patch(st.Ctx, real.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}) // it looks again soon
+	}
+}
+
+func (st *stage) reconfigured(before state, node int) error {
+	return st.machines[node].configure(before, func(d *setting) { d.archive = !d.archive })
+}
+
+func (st *stage) patternChanged(before state, node int) error {
+	return st.machines[node].configure(before, func(d *setting) { d.pattern = !d.pattern })
+}
+
+func (st *stage) renamed(before state, node int) error {
+	return st.machines[node].configure(before, func(d *setting) { d.names++ })
+}
+
+func (st *stage) aliasSet(before state, node int) error {
+	on := st.machines[node]
+	on.daemon.Kill()
+	if err := on.configure(before, func(d *setting) { d.names = aliased }); err != nil {
+		return err
+	}
+	return on.start()
+}
+
+// configure changes the configuration.
+func (on *machine) configure(before state, change func(*setting)) error {
+	d := before.daemons[on.number].setting
+	change(&d)
+	return on.daemon.Configure(on.config(on.daemon.Path(), d))
+}
+
+// What the stage has for claims that grow.
+
+// mebibytes is how large a filesystem has to be for what a world's pool can promise.
+func mebibytes(first state) int {
+	if first.daemons[0].room == 0 {
+		return 0
+	}
+	return 1024 * (2 + int(first.daemons[0].room))
+}
+
+// reserve is what the pool is to keep free, in MiB, so that so many units are left and half of one.
+func (st *stage) reserve(room uint8) uint64 {
+	var fs unix.Statfs_t
+	st.Must(unix.Statfs(st.mount, &fs))
+	return (fs.Bavail*uint64(fs.Bsize) - uint64(room)*unit - unit/2) >> 20
+}
+
+// volumeOf is the real name of the volume that a claim has now.
+func (st *stage) volumeOf(claim string) (pv string) {
+	for cell, name := range st.known() {
+		if name != "" && slotName(cell/lives) == claim {
+			pv = name
+		}
+	}
+	return pv
+}
+
+func (st *stage) moreRequested(before state, slot int) error {
+	return st.asksFor(slot, before.api.claims[slot].asks+1)
+}
+
+func (st *stage) lessRequested(before state, slot int) error {
+	return st.asksFor(slot, before.api.claims[slot].asks-1)
+}
+
+func (st *stage) asksFor(slot int, to more) error {
+	size := to.quantity()
+	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size.String())
+	_, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Patch(st.Ctx, slotName(slot), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// claimSize is what a claim that is made requests: a unit, where the pool has room for so many of
+// them.
+func claimSize(s state) string {
+	if s.daemons[0].room == 0 {
+		return "1Mi"
+	}
+	return fmt.Sprint(unit)
+}
+
+// labelEdited edits a label as the model does, or sets it right.
+func (st *stage) labelEdited(before state, cell int) error {
+	v := before.api.volumes[cell]
+	key, value := plan.NodeLabel, anotherNode
+	switch {
+	case int(v.in) == sharedPool && v.astray:
+		key, value = plan.ScopeLabel, plan.ScopeShared
+	case int(v.in) == sharedPool:
+		return patched(fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, plan.ScopeLabel))(st, before, cell)
+	case v.astray:
+		value = plan.NodeLabelValue(st.machines[0].name)
+	}
+	return patched(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value))(st, before, cell)
 }

@@ -1,4 +1,4 @@
-package main
+package model
 
 // still reports whether the real world is as it was seen: objects and files are read one after the
 // other, and what changed in between is in some of them and not in others.

@@ -1,4 +1,4 @@
-package main
+package model
 
 import "slices"
 
@@ -89,4 +89,181 @@ var largest = []world{
 	{name: "all", names: 2, claims: 2, left: [budgets]uint8{
 		kills: 2, restores: 1, policies: 1, deletions: 1, forced: 1, unbinding: 1, breaks: 1, losses: 2, unmounts: 1, configs: 1,
 	}},
+}
+
+// adopting are worlds in which another provisioner made a volume, which is adopted and given up.
+var adopting = []world{
+	{name: "adopted", names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{adoptions: 2, undoings: 1, kills: 1}},
+	{name: "adopted-changed", names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{
+		adoptions: 1, undoings: 1, peers: 1, policies: 1, deletions: 1,
+	}},
+	{name: "adopted-restored", names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{adoptions: 1, undoings: 1, restores: 1, kills: 1}},
+	{name: "adopted-lost", names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{adoptions: 2, undoings: 1, losses: 2, unmounts: 1}},
+	{name: "adopted-archived", names: 1, claims: 1, peer: true, archive: true, opening: madeByPeer, left: [budgets]uint8{
+		adoptions: 1, undoings: 1, configs: 1, kills: 1, forced: 1,
+	}},
+}
+
+// madeByPeer: another provisioner made a volume, and a pod wrote to it.
+var madeByPeer = []string{
+	"claim c0 is made", "the other provisioner makes pvc-c0-1", "kube-controller-manager binds pvc-c0-1", "a pod writes to pvc-c0-1",
+}
+
+// cloned are worlds in which one claim is a clone of another one.
+var cloned = []world{
+	{name: "cloned", names: 2, claims: 1, clones: true, opening: written, left: [budgets]uint8{kills: 1}},
+	{name: "cloned-again", names: 2, claims: 2, clones: true, opening: writtenFirst},
+	{name: "cloned-losses", names: 2, claims: 1, clones: true, opening: written, left: [budgets]uint8{losses: 1, deletions: 1, policies: 1}},
+	{name: "cloned-restored", names: 2, claims: 1, clones: true, opening: written, left: [budgets]uint8{restores: 1}},
+	{name: "cloned-raced", names: 2, claims: 1, clones: true, opening: written, left: [budgets]uint8{workers: 1, deletions: 1}},
+}
+
+// written: a claim is bound, and a pod wrote to its volume.
+var written = []string{
+	"claim c0 is made", "the daemon takes up the claim of pvc-c0-1", "the daemon calls List of the pool", "the daemon calls Create of pvc-c0-1",
+	"the daemon creates volume object pvc-c0-1", "kube-controller-manager binds pvc-c0-1", "a pod writes to pvc-c0-1", "five seconds pass",
+}
+
+// writtenFirst is written where each name has two claims.
+var writtenFirst = []string{
+	"claim c0 is made", "the daemon takes up the claim of pvc-c0-0", "the daemon calls List of the pool", "the daemon calls Create of pvc-c0-0",
+	"the daemon creates volume object pvc-c0-0", "kube-controller-manager binds pvc-c0-0", "a pod writes to pvc-c0-0", "five seconds pass",
+}
+
+// growing are worlds in which claims request more than they have, and pools have room for so many
+// units.
+var growing = []world{
+	{name: "grown", names: 1, claims: 1, room: 3, steady: true, left: [budgets]uint8{sizes: 2, kills: 1, deletions: 1}},
+	{name: "grown-losses", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 2, losses: 1, unmounts: 1}},
+	{name: "grown-restored", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 1, restores: 1, kills: 1}},
+	{name: "last-space", names: 2, claims: 1, room: 2, steady: true, left: [budgets]uint8{sizes: 1, kills: 1}},
+	{name: "raced", names: 2, claims: 1, room: 3, steady: true, opening: bothBound, left: [budgets]uint8{workers: 1, sizes: 2}},
+}
+
+// bothBound: two claims have their volumes.
+var bothBound = []string{
+	"claim c0 is made", "claim c1 is made",
+	"the daemon takes up the claim of pvc-c0-1", "the daemon calls List of the pool", "the daemon calls Create of pvc-c0-1", "the daemon creates volume object pvc-c0-1",
+	"the daemon takes up the claim of pvc-c1-1", "the daemon calls Create of pvc-c1-1", "the daemon creates volume object pvc-c1-1",
+	"kube-controller-manager binds pvc-c0-1", "kube-controller-manager binds pvc-c1-1", "five seconds pass",
+}
+
+// keepings are worlds in which the daemon acts as soon as a node was chosen, and volumes of others
+// are kept for claims.
+var keepings = []world{
+	{name: "kept", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 1, kills: 1}},
+	{name: "kept-deleted", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 2, deletions: 1, policies: 1}},
+	{name: "kept-losses", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 1, losses: 1, unmounts: 1}},
+	{name: "kept-again", names: 1, claims: 2, unasked: true, left: [budgets]uint8{keeps: 1}},
+	{name: "kept-restored", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 1, restores: 1}},
+	{name: "kept-watches", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 2, breaks: 1}},
+}
+
+// latenesses are worlds in which the API server serves a request when its daemon has given it up
+// and does something else.
+var latenesses = []world{
+	{name: "late", names: 1, claims: 1, left: [budgets]uint8{lates: 1, policies: 1, deletions: 1}},
+	{name: "late-killed", names: 1, claims: 1, left: [budgets]uint8{lates: 1, deletions: 1, kills: 1}},
+	{name: "late-retained", names: 1, claims: 1, left: [budgets]uint8{lates: 1, deletions: 1, policies: 1, kills: 1}},
+	{name: "late-again", names: 1, claims: 2, left: [budgets]uint8{lates: 1, kills: 1}},
+	{name: "late-grown", names: 1, claims: 1, room: 3, steady: true, left: [budgets]uint8{lates: 1, sizes: 2}},
+	{name: "late-shared", names: 1, claims: 1, shared: 1, left: [budgets]uint8{lates: 1, elections: 2}},
+}
+
+// scoped are worlds of two nodes of which each has a configuration that names whether the second
+// pool is its own or shared.
+var scoped = []world{
+	{name: "scope-shared", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 1, kills: 1, elections: 2}},
+	{name: "scope-alone", names: 1, claims: 1, shared: 1, left: [budgets]uint8{scopings: 2, kills: 2, elections: 1}},
+	{name: "scope-taken", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 2, departures: 1, elections: 2, policies: 1}},
+	{name: "scope-restored", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 1, kills: 1, elections: 1, restores: 1}},
+	{name: "scope-deleted", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 1, kills: 1, elections: 2, deletions: 1, policies: 1}},
+}
+
+// twoNodes are worlds of two nodes with a shared pool, of which each has a daemon. A term begins
+// when one of them takes the lease: with two terms the work goes from one to the other.
+var twoNodes = []world{
+	{name: "shared", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1}},
+	{name: "shared-killed", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, kills: 1}},
+	{name: "shared-policies", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, policies: 1}},
+	{name: "shared-deleted", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, deletions: 1}},
+	{name: "shared-stopped", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1, stops: 1}},
+	{name: "shared-between", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 2}},
+	{name: "shared-changed", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1, policies: 1}},
+	{name: "shared-restored", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, restores: 1}},
+	{name: "shared-gone", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, departures: 1}},
+	{name: "shared-archived", names: 1, claims: 1, shared: 1, archive: true, left: [budgets]uint8{elections: 2, switches: 1}},
+	{name: "shared-labels", names: 1, claims: 1, shared: 1, left: [budgets]uint8{labels: 2, elections: 2}},
+	{name: "shared-beside", names: 2, claims: 1, shared: 1, left: [budgets]uint8{elections: 2}},
+	{name: "shared-unmounted", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 3, unmounts: 1, losses: 1}},
+}
+
+// sharedGrowing are worlds of two nodes with a shared pool, in which a claim requests more and
+// another daemon takes over.
+var sharedGrowing = []world{
+	{name: "shared-grown", names: 1, claims: 1, shared: 1, room: 3, steady: true, opening: boundInShared, left: [budgets]uint8{elections: 2, sizes: 2, switches: 1}},
+	{name: "shared-grown-killed", names: 1, claims: 1, shared: 1, room: 3, steady: true, opening: growingInShared, left: [budgets]uint8{elections: 2, sizes: 2, kills: 1}},
+	{name: "shared-grown-stopped", names: 1, claims: 1, shared: 1, room: 3, steady: true, opening: stoppedInGrowth, left: [budgets]uint8{elections: 2, sizes: 2, stops: 1, switches: 2}},
+	{name: "shared-last-space", names: 2, claims: 1, shared: 2, room: 2, steady: true, opening: boundInShared, left: [budgets]uint8{elections: 2, sizes: 1}},
+}
+
+// boundInShared: the daemon of the first node leads, and a claim in the shared pool has its volume.
+var boundInShared = []string{
+	"claim c0 is made", "the daemon looks after the lease, which it has not heard of for long",
+	"the daemon takes up the claim of pvc-c0-1", "the daemon calls List of pool q", "the daemon calls Create of pvc-c0-1",
+	"the daemon creates volume object pvc-c0-1", "kube-controller-manager binds pvc-c0-1", "five seconds pass",
+}
+
+// growingInShared: the claim requests more, and the daemon is about to write the size in its
+// record.
+var growingInShared = slices.Concat(boundInShared, []string{
+	"people request more of c0", "the daemon takes up the claim of pvc-c0-1", "the daemon calls Lookup of pvc-c0-1", "the daemon reads claim c0",
+	"the daemon reads volume object pvc-c0-1", "the daemon calls Lookup of pvc-c0-1", "the daemon writes the status of the claim of pvc-c0-1", "the daemon reads the lease",
+})
+
+// stoppedInGrowth: that daemon is stopped before its record has the name, and the other one leads,
+// when the claim requests still more.
+var stoppedInGrowth = slices.Concat(growingInShared, []string{
+	`the daemon calls Resize of pvc-c0-1, and is stopped after the step "record durable"`,
+	"the daemon of n1 hears of the lease", "the daemon of n1 looks after the lease, which it has not heard of for long",
+	"people request more of c0",
+})
+
+// snapshotted are worlds in which a snapshot is taken of a volume with data, or was, and a claim is
+// made from it.
+var snapshotted = []world{
+	{name: "snapshot", names: 2, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1, kills: 1}},
+	{name: "snapshot-losses", names: 2, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1, losses: 1, unmounts: 1}},
+	{name: "snapshot-source", names: 2, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, deletions: 1, forced: 1, breaks: 1}},
+	{name: "snapshot-ends", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 3, kills: 1}},
+	{name: "snapshot-raced", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 2, workers: 1}},
+	{name: "snapshot-restored", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1, restores: 1}},
+	{name: "snapshot-forced", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 2, forced: 1, breaks: 1}},
+	{name: "snapshot-lost", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 2, losses: 1, unmounts: 1}},
+}
+
+// taken: a claim is bound, a pod wrote to its volume, and a snapshot of that is ready.
+var taken = slices.Concat(written, []string{
+	"a snapshot is taken of pvc-c0-1", "the daemon takes up the snapshot's content",
+	"the daemon calls Lookup of snapshot-s-0", "the daemon calls Lookup of pvc-c0-1", "the daemon calls List of the pool",
+	"the daemon reads volume object pvc-c0-1",
+	"the daemon reads the VolumeSnapshot of snapshot-s-0", "the daemon reads claim c0", "the daemon writes the content of snapshot-s-0",
+	"the daemon calls Lookup of pvc-c0-1", "the daemon calls Create of snapshot-s-0", "the daemon takes up the snapshot's content",
+	"the daemon calls Lookup of snapshot-s-0", "the daemon calls Lookup of pvc-c0-1", "the daemon calls List of the pool",
+	"the daemon reads volume object pvc-c0-1",
+	"the daemon reads the VolumeSnapshot of snapshot-s-0", "the daemon reads claim c0", "the daemon calls Lookup of snapshot-s-0",
+	"the daemon reads the content of snapshot-s-0", "the daemon calls Published of snapshot-s-0", "the daemon writes the content of snapshot-s-0",
+})
+
+// swapping are worlds in which another filesystem is mounted in place of the pool's, or the pool's
+// on the other node, too.
+var swapping = []world{
+	{name: "swapped", names: 1, claims: 1, spare: marked, left: [budgets]uint8{swaps: 2, kills: 1}},
+	{name: "copied-disk", names: 1, claims: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, policies: 1}},
+	{name: "copied-disk-killed", names: 1, claims: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, kills: 1}},
+	{name: "copied-disk-restored", names: 1, claims: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, restores: 1}},
+	{name: "shared-swapped", names: 1, claims: 1, shared: 1, spare: marked, left: [budgets]uint8{swaps: 2, elections: 2}},
+	{name: "shared-copied", names: 1, claims: 1, shared: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, elections: 2}},
+	{name: "shared-copied-killed", names: 1, claims: 1, shared: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, kills: 1, elections: 2}},
+	{name: "twice", names: 1, claims: 1, twice: true, left: [budgets]uint8{unmounts: 1, kills: 1}},
 }

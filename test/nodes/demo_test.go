@@ -53,8 +53,8 @@ func demonstrationStopped(ctx context.Context, w *environment) {
 // repository may lie below a directory that nodes have their own of.
 func (w *environment) demo(h *host) *exec.Cmd {
 	w.Helper()
-	w.must(os.WriteFile(h.file("demo"), w.read(build(w, "demo")), 0o755), "copying the demonstration")
-	cmd := h.command(h.file("demo"))
+	w.must(os.WriteFile(h.file("prove"), w.read(build(w, "prove")), 0o755), "copying the demonstration")
+	cmd := h.command(h.file("prove"), "demo")
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.cluster.Kubeconfig(), "NODE="+h.name, "IMAGE="+imageName,
 		"HOSTPATH_PROVISIONER="+h.file(provisioner))
 	return cmd

@@ -43,7 +43,7 @@ fi
 
 export CGO_ENABLED=0
 go vet -trimpath -tags nodes ./test/nodes
-go build -trimpath -o .build/demo ./test/demo # one of the steps
+go build -trimpath -o .build/prove ./test/prove # the demonstration is one of the steps
 cd test/nodes
 for each in $tests; do # each in a process of its own: all of them have a node-a
 	go test -trimpath -tags nodes -count=1 -run "^$each\$" -timeout "$limit" "$@"

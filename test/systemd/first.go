@@ -1,6 +1,12 @@
 package main
 
-import "strings"
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
 
 // The ways from an empty disk to the first claim, by the commands of the pages alone, with kubectl
 // and an administrator's kubeconfig where kubectl looks for one. It begins with the package
@@ -80,4 +86,169 @@ func (e *environment) readme() (directory string) {
 // noVolumes waits until none is listed: the last one's files go in the background.
 func (e *environment) noVolumes() {
 	e.eventually("hostpath-provisioner volumes | tail -n +2 | wc -l", "0")
+}
+
+// others are the pages of which only kubectl's commands are run here, against objects that bear the
+// names in them. Those of migration.md are run by TestMigrationRecipes (test/e2e), with each
+// system's own objects.
+var others = []string{"operation.md", "uninstall.md", "every-node.md", "shared.md", "troubleshooting.md"}
+
+// named are objects that commands name.
+const named = `apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: shared.hostpath-provisioner, namespace: hostpath-provisioner}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node-b}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node-c}
+---
+`
+
+// volume is one that was not provisioned.
+const volume = `apiVersion: v1
+kind: PersistentVolume
+metadata: {name: %s, finalizers: [external-provisioner.volume.kubernetes.io/finalizer]}
+spec:
+  accessModes: [ReadWriteOnce]
+  capacity: {storage: 1Mi}
+  storageClassName: nobody
+  persistentVolumeReclaimPolicy: Retain
+  hostPath: {path: /srv/fast/nothing}
+---
+`
+
+// grows is a claim that may request more, bound to a volume that was not provisioned.
+const grows = `apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: grows}
+provisioner: example.com/none
+allowVolumeExpansion: true
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: grows}
+spec:
+  accessModes: [ReadWriteOnce]
+  capacity: {storage: 1Mi}
+  storageClassName: grows
+  hostPath: {path: /srv/fast/nothing}
+  claimRef: {namespace: default, name: grows}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: grows, namespace: default}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Mi}}
+  storageClassName: grows
+  volumeName: grows
+---
+`
+
+// backup is what `backup` prints of a volume without a claim; TestBackup (test/e2e) makes a real
+// one.
+const backup = `{"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "v1", "kind": "PersistentVolume",
+	"metadata": {"name": "lost"}, "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Mi"},
+	"storageClassName": "none", "hostPath": {"path": "/srv/fast/lost"}}}]}
+`
+
+// The names of the volumes in operation.md.
+const deleted, given = "pvc-d240bf88-248b-45ab-97cb-ab7296ebd262", "pvc-5e8fede4-05a7-442b-b6d0-6c859f816bf9"
+
+// It fails when kubectl does not know a command, a flag (--typ=json), a kind or a field of a patch.
+func otherPages(e *environment) {
+	e.put("/named.yaml", named+fmt.Sprintf(volume, deleted)+fmt.Sprintf(volume, given)+grows)
+	e.put("/volumes.json", backup)
+	e.put("/agents.yaml", e.text("every-node.md", "Set up", "yaml"))
+	e.sh("kubectl apply -f named.yaml")
+	e.sh("kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=60s pvc/grows")
+	names := strings.NewReplacer("NAME", deleted, "pvc data", "pvc grows")
+	for _, page := range others {
+		blocks, err := e.pages.Blocks(page)
+		e.Must(err, "the documentation")
+		found := 0
+		for _, b := range blocks {
+			for line := range strings.Lines(b.Text) {
+				ours := strings.HasPrefix(line, "kubectl hostpath ") // TestWhy and TestForgetNode run it
+				if b.Language == "sh" && strings.HasPrefix(line, "kubectl ") && !ours {
+					e.sh(names.Replace(line))
+					found++
+				}
+			}
+		}
+		if found == 0 {
+			e.Fatalf("%s has no command for kubectl", page)
+		}
+	}
+	e.is("kubectl get pvc grows -o jsonpath='{.spec.resources.requests.storage}'", "200Mi")
+	e.is("kubectl get pv "+deleted+" -o jsonpath='{.spec.persistentVolumeReclaimPolicy}'", "Delete")
+	e.is("kubectl get pv "+given+" -o jsonpath='{.metadata.finalizers}' | grep -c external-provisioner || true", "0")
+}
+
+// earlier is the package of 0.1.0 as far as it matters here: with a configuration that every
+// upgrade compared with its own.
+const earlier = `name: hostpath-provisioner
+arch: amd64
+version: 0.1.0
+version_schema: none
+release: "1"
+maintainer: test
+description: the configuration of 0.1.0
+contents:
+  - {src: config.toml, dst: /etc/hostpath-provisioner/config.toml, type: config|noreplace}
+`
+
+// pack makes a package of the nfpm.yaml in a directory, and passes it to the machine.
+func (e *environment) pack(dir, kind string) {
+	cmd := exec.CommandContext(e.ctx, built("nfpm"), "package", "--packager", kind, "--target", e.m.shared)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	e.Must(err, string(out))
+}
+
+// conffile goes from 0.1.0 to the package and to one whose example differs, as an unattended
+// upgrade does. It fails when the package has the configuration: dpkg ends at its question. Without
+// the ghost in nfpm.yaml rpm renames it when the earlier version goes.
+func conffile(e *environment) {
+	dir := filepath.Join(e.dir, "earlier")
+	e.Must(os.Mkdir(dir, 0o755), "a directory")
+	e.Must(os.WriteFile(filepath.Join(dir, "config.toml"), []byte("# 0.1.0\n[pool.fast]\n"), 0o644), "its configuration")
+	e.Must(os.WriteFile(filepath.Join(dir, "nfpm.yaml"), []byte(earlier), 0o644), "its description")
+	for _, kind := range []string{"deb", "rpm"} {
+		e.pack(dir, kind)
+	}
+	const config, files = "/etc/hostpath-provisioner/config.toml", "ls -A /etc/hostpath-provisioner"
+	e.dpkg("/shared/*0.1.0*.deb")
+	e.sh("echo '# edited' >> " + config)
+	e.dpkg(deb[1])
+	e.dpkg(newer[1])
+	e.is("tail -1 "+config+"; "+files, "# edited\nconf.d\nconfig.toml")
+	// The machine's dpkg leaves documents out.
+	example := "dpkg-deb --fsys-tarfile " + newer[1] + " | tar -xO ./usr/share/doc/" + service + "/config.toml"
+	e.says(e.sh(example), "A later version says more.")
+	e.sh("dpkg --purge hostpath-provisioner")
+	e.dpkg(deb[1]) // whose own file is made once, and is removed with it
+	e.says(e.sh("cat "+config), "no upgrade changes it")
+	e.fails("hostpath-provisioner check --config-only", "no pool is configured")
+	e.sh("rm " + config)
+	e.dpkg(newer[1])
+	e.is(files, "conf.d")
+	e.sh("dpkg --purge hostpath-provisioner")
+	e.fails(files, "No such file")
+
+	const rpm, newRPM = "/shared/packages/*.x86_64.rpm", "/shared/packages-newer/*.x86_64.rpm"
+	for _, edit := range []string{"echo '# edited' >> " + config, "true"} {
+		e.sh("rpm -U --nodeps /shared/*0.1.0*.rpm; " + edit + "; md5sum " + config + " > /run/before")
+		for _, next := range []string{rpm, newRPM} {
+			e.sh("rpm -U --nodeps " + next)
+			e.is("md5sum -c --quiet /run/before; "+files, "conf.d\nconfig.toml")
+		}
+		e.sh("rpm -e hostpath-provisioner")
+		e.is(files, "config.toml.rpmsave")
+		e.sh("rm -r /etc/hostpath-provisioner")
+	}
 }

@@ -1,12 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	spec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/image"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -145,4 +153,122 @@ func away(e *environment) {
 	e.docs("first-claim.md", "8. And away")
 	e.noVolumes()
 	e.eventually("ls -A /srv/fast /srv/fast/.hostpath-provisioner/trash | tr '\\n' ' '", "/srv/fast: .hostpath-provisioner lost+found  /srv/fast/.hostpath-provisioner/trash: ")
+}
+
+const kubeletRoot = "/var/lib/kubelet"
+
+// kubelet calls a driver of the machine, and has the directories of its pods there.
+type kubelet struct {
+	*environment
+	node spec.NodeClient
+}
+
+func (e *environment) kubelet(driver string) kubelet {
+	return kubelet{e, spec.NewNodeClient(e.connect(path.Join(kubeletRoot, "plugins", driver, "csi.sock")))}
+}
+
+// target is where a pod has a volume.
+func target(pod string, v csinode.Volume) string {
+	return path.Join(kubeletRoot, "pods", pod, "volumes/kubernetes.io~csi", cmp.Or(v.Name, v.PV), "mount")
+}
+
+// publish makes the pod's directory, and has the volume mounted in it.
+func (k kubelet) publish(pod string, v csinode.Volume) error {
+	k.sh("mkdir -p " + path.Dir(target(pod, v)))
+	return k.askToPublish(pod, v)
+}
+
+// askToPublish is the call alone, for another goroutine than that of the steps.
+func (k kubelet) askToPublish(pod string, v csinode.Volume) error {
+	_, err := k.node.NodePublishVolume(k.ctx, &spec.NodePublishVolumeRequest{
+		VolumeId: v.PV, TargetPath: target(pod, v), Readonly: v.ReadOnly, VolumeContext: v.Attributes,
+		VolumeCapability: &spec.VolumeCapability{
+			AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{}},
+			AccessMode: &spec.VolumeCapability_AccessMode{Mode: spec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
+		},
+	}, grpc.WaitForReady(true))
+	return err
+}
+
+// unpublish has a volume unmounted, with its directory, and removes the pod's as kubelet does.
+func (k kubelet) unpublish(pod string, v csinode.Volume) error {
+	_, err := k.node.NodeUnpublishVolume(k.ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: v.PV, TargetPath: target(pod, v)}, grpc.WaitForReady(true))
+	if err == nil {
+		k.sh("test ! -e " + target(pod, v) + "; find " + path.Join(kubeletRoot, "pods", pod) + " -depth -type d -delete")
+	}
+	return err
+}
+
+// address is the node's. A kubelet takes none of 127/8.
+const address = "10.99.0.1"
+
+// nodeFiles are what the documentation of Kubernetes has an administrator write, and what this
+// machine does not allow: raised OOM scores, huge pages, AppArmor profiles, a cgroup of systemd's
+// for each pod, cgroups of version 2.
+var nodeFiles = map[string]string{
+	"/etc/hosts":       "127.0.0.1 localhost\n" + address + " " + node + "\n",
+	"/etc/resolv.conf": "nameserver 127.0.0.1\n",
+	"/etc/containerd/config.toml": `version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "PAUSE"
+  restrict_oom_score_adj = true
+  disable_hugetlb_controller = true
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "/etc/cni/net.d"
+`,
+	"/etc/cni/net.d/pods.conflist": `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{
+  "type": "ptp",
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]]}
+}]}
+`,
+	"/etc/systemd/system/kubelet.service": `[Unit]
+After=containerd.service
+StartLimitIntervalSec=0
+[Service]
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+ExecStart=/usr/bin/kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf \
+  --config=/var/lib/kubelet/config.yaml --config-dir=/etc/kubernetes/kubelet.conf.d $KUBELET_KUBEADM_ARGS
+Restart=always
+RestartSec=1
+[Install]
+WantedBy=multi-user.target
+`,
+	"/etc/kubernetes/kubelet.conf.d/10-machine.conf": `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+failSwapOn: false
+makeIPTablesUtilChains: false
+evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%"}
+`,
+}
+
+// sysctls are what a kubelet sets at its start (setupKernelTunables in pkg/kubelet/cm). They belong
+// to the whole machine, so the node has files in their place that hold what it wants.
+var sysctls = map[string]string{
+	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+}
+
+// makeNode makes the machine one that kubeadm takes: containerd and kubelet as services. Containers
+// lie on a tmpfs, because the machine's own disk is an overlay, which takes no other upon it.
+func (e *environment) makeNode() {
+	pause := e.sh(imageList + " | grep /pause:")
+	for _, name := range slices.Sorted(maps.Keys(nodeFiles)) {
+		e.put(name, strings.ReplaceAll(nodeFiles[name], "PAUSE", pause))
+	}
+	var shield strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
+		file := "/run/sysctls/" + strings.ReplaceAll(name, "/", ".")
+		fmt.Fprintf(&shield, "echo %s >%s; mount --bind %s /proc/sys/%s\n", sysctls[name], file, file, name)
+	}
+	e.sh("mkdir /run/sysctls; " + shield.String())
+	e.sh(`for dir in containerd kubelet etcd; do mkdir -p /var/lib/$dir; mount -t tmpfs node /var/lib/$dir; done
+		rm -f /dev/kmsg; mknod /dev/kmsg c 1 11
+		mkdir /run/proc; mount -t proc proc /run/proc; mount --bind /run/proc/sys/net /proc/sys/net
+		for dir in /sys/fs/cgroup/*/; do mount -o remount,rw,bind $dir; done
+		systemctl daemon-reload; systemctl restart containerd; systemctl enable --now kubelet`)
+	e.eventually("ctr version", "Server:")
 }

@@ -2,16 +2,23 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
@@ -142,4 +149,169 @@ func (m *machine) close() error {
 		syscall.Kill(leader, syscall.SIGKILL)
 	}
 	return errors.Join(m.nspawn.Kill(), m.dropCgroups())
+}
+
+const cgroupMount = "/sys/fs/cgroup"
+
+// unified reports whether the container gets the one hierarchy of version 2. Its controllers may be
+// bound to hierarchies of version 1 on this machine, and pods need them.
+func (m *machine) unified() string {
+	_, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers"))
+	if m.pods && err != nil {
+		return "0"
+	}
+	return "1"
+}
+
+// hierarchies are those in which the container has a cgroup: the ones that systemd uses, and for
+// pods each controller's.
+func (m *machine) hierarchies() ([]string, error) {
+	all := []string{cgroupMount, cgroupMount + "/systemd", cgroupMount + "/unified"}
+	if m.pods {
+		found, err := filepath.Glob(cgroupMount + "/*")
+		if err != nil {
+			return nil, err
+		}
+		all = append(found, cgroupMount)
+	}
+	var there []string
+	for _, hierarchy := range all {
+		if info, err := os.Lstat(hierarchy); err != nil || !info.IsDir() { // links: cpu -> cpu,cpuacct
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(hierarchy, "cgroup.procs")); err == nil {
+			there = append(there, hierarchy)
+		}
+	}
+	return there, nil
+}
+
+// makeCgroups makes a cgroup of its own for the container, in each hierarchy: with a shared one a
+// few boots in a hundred come up degraded. enter is a shell's way into them.
+func (m *machine) makeCgroups() (enter string, err error) {
+	m.cgroups = nil
+	hierarchies, err := m.hierarchies()
+	if err != nil {
+		return "", err
+	}
+	for _, hierarchy := range hierarchies {
+		dir := filepath.Join(hierarchy, "hostpath-systemd-"+strconv.Itoa(os.Getpid()))
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return "", err
+		}
+		if err := hosttest.InheritCPUs(hierarchy, dir); err != nil {
+			return "", err
+		}
+		m.cgroups = append(m.cgroups, dir)
+		enter += "echo $$ >" + dir + "/cgroup.procs; "
+	}
+	return enter, nil
+}
+
+// dropCgroups removes them with what systemd and pods left in them. A process that was killed
+// leaves its cgroup a moment after it is gone.
+func (m *machine) dropCgroups() (err error) {
+	for _, top := range m.cgroups {
+		for range 100 {
+			if err = removeCgroups(top); err == nil {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return err
+}
+
+// removeCgroups removes a tree of cgroups, from its leaves.
+func removeCgroups(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, removeCgroups(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(err, syscall.Rmdir(dir))
+}
+
+// inputs are what a tree is made of; a change makes another tree.
+type inputs struct {
+	suite    string
+	packages []string
+	removed  string // by mmdebstrap, as it is not needed here
+}
+
+// base is for the packages of this project alone.
+var base = inputs{
+	suite: "bookworm",
+	packages: []string{
+		"systemd", "systemd-sysv", "dbus", "e2fsprogs", "util-linux", "mount", "procps", "rpm", "man-db",
+	},
+	removed: "/usr/share/doc/* /usr/share/locale/*",
+}
+
+// forPods has a container runtime, too, and its network plugins.
+func forPods() inputs {
+	i := base
+	i.packages = append(slices.Clone(i.packages), "containerd", "runc", "containernetworking-plugins", "iproute2", "busybox-static", "kmod")
+	return i
+}
+
+// forRepositories has dnf, and what the page fetches a file with.
+func forRepositories() inputs {
+	i := base
+	i.packages = append(slices.Clone(i.packages), "dnf", "gnupg", "curl")
+	return i
+}
+
+// findTree returns the cached tree, and builds it where there is none: outside the repository, in
+// $XDG_CACHE_HOME or /var/cache.
+func findTree(say io.Writer, of inputs) (string, error) {
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		cache = "/var/cache"
+	}
+	cache = filepath.Join(cache, "hostpath-provisioner-test")
+	sum := sha256.Sum256(fmt.Append(nil, of))
+	tree := filepath.Join(cache, "tree-"+hex.EncodeToString(sum[:6]))
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(tree+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(tree); err == nil {
+		return tree, nil
+	}
+	began := time.Now()
+	fmt.Fprintf(say, "building a Debian tree in %s\n", tree)
+	if err := buildTree(tree, of); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(say, "built in %s\n", time.Since(began).Round(time.Second))
+	return tree, nil
+}
+
+// buildTree builds aside, so that a tree is whole or not there.
+func buildTree(tree string, of inputs) error {
+	aside := tree + ".new"
+	if err := os.RemoveAll(aside); err != nil {
+		return err
+	}
+	args := []string{"--variant=minbase", "--quiet", "--include=" + strings.Join(of.packages, ",")}
+	for _, path := range strings.Fields(of.removed) {
+		args = append(args, "--dpkgopt=path-exclude="+path)
+	}
+	cmd := exec.Command("mmdebstrap", append(args, of.suite, aside)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("mmdebstrap: %w\n%s", err, out)
+	}
+	return os.Rename(aside, tree)
 }

@@ -2,8 +2,13 @@ package main
 
 import (
 	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // runElsewhere are the commands of the pages in accounted that no step runs, and who does.
@@ -109,4 +114,164 @@ func (e *environment) allRun(of []string, elsewhere map[string]string) {
 	if len(left) > 0 {
 		e.Fatalf("%s", strings.Join(left, "\n"))
 	}
+}
+
+// repositories is the story of a host that has its packages from a repository.
+var repositories = []step{
+	{"apt installs the newest package by the commands of the page, and fetches lists by their hash", aptInstall},
+	{"the older version is still there, and apt goes back to it and on again", aptVersions},
+	{"apt refuses a changed package and lists of another key, and takes the new key where both sign", aptRefuses},
+	{"from a directory, without a web server", aptDirectory},
+	{"dnf installs the newest package by the commands of the page; rpm finds its files as they should be", dnfInstall},
+	{"the older version is still there, and dnf goes back to it and on again", dnfVersions},
+	{"dnf refuses a package without a signature and lists of another key, and takes the new key where both sign", dnfRefuses},
+}
+
+// web is where the repositories are, as test-repository in the Makefile tells their script.
+const web = "127.0.0.1:8088"
+
+// published serves one state of what a publisher has, and notes what was asked for.
+type published struct {
+	dir string
+
+	mutex sync.Mutex
+	state string
+	asked []string
+}
+
+func (p *published) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mutex.Lock()
+	p.asked = append(p.asked, r.URL.Path)
+	dir := filepath.Join(p.dir, p.state)
+	p.mutex.Unlock()
+	http.FileServer(http.Dir(dir)).ServeHTTP(w, r)
+}
+
+// publish has the state served from now on.
+func (e *environment) publish(state string) {
+	e.published.mutex.Lock()
+	defer e.published.mutex.Unlock()
+	e.published.state, e.published.asked = state, nil
+}
+
+// wasAsked wants a path with this to have been asked for since publish.
+func (e *environment) wasAsked(part string) {
+	e.published.mutex.Lock()
+	defer e.published.mutex.Unlock()
+	for _, path := range e.published.asked {
+		if strings.Contains(path, part) {
+			return
+		}
+	}
+	e.Fatalf("nobody asked for %s, but for %q", part, e.published.asked)
+}
+
+// prepareRepositories starts the web server and the machine; no cluster is needed.
+func (e *environment) prepareRepositories() {
+	e.prepareMachine(false)
+	e.Must(e.passPackages("repositories/first"), "passing the repositories")
+	e.published = &published{dir: built("repositories")}
+	listener, err := net.Listen("tcp", web)
+	e.Must(err, "a web server")
+	go http.Serve(listener, e.published) // ends with this process
+	e.Must(e.m.boot(e.ctx), "booting")
+	// Debian's archive cannot be reached from here.
+	e.sh("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*; mkdir -p /etc/yum.repos.d")
+	e.stub()
+}
+
+// stub is a package that says that systemd is there: rpm's database does not know it.
+func (e *environment) stub() {
+	const description = "name: systemd\narch: noarch\nversion: \"252\"\nmaintainer: test\ndescription: systemd is there\n"
+	dir := filepath.Join(e.dir, "stub")
+	e.Must(os.Mkdir(dir, 0o755), "a directory")
+	e.Must(os.WriteFile(filepath.Join(dir, "nfpm.yaml"), []byte(description), 0o644), "a description")
+	e.pack(dir, "rpm")
+	e.sh("rpm -U /shared/systemd-*.rpm")
+}
+
+const fromRepository = "From a repository"
+
+var atAddress = []string{"https://packages.example.org/hostpath-provisioner", "http://" + web}
+
+func aptInstall(e *environment) {
+	e.publish("second")
+	said := e.block(0, "install.md", fromRepository, atAddress...)
+	e.says(said, "installed and not started")
+	e.says(e.sh("hostpath-provisioner version"), "+after.")
+	e.wasAsked("/by-hash/SHA256/")
+	e.sh("rm -rf /var/lib/apt/lists; apt-get update; apt-cache policy hostpath-provisioner")
+}
+
+const aptGet = "apt-get -y --allow-downgrades "
+
+// older is the version of the first release, for apt and for dnf.
+func (e *environment) older(packages, end string) string {
+	return e.sh("ls /shared/repositories/first/" + packages + "/*" + end + " | sed 's,.*/hostpath-provisioner[_-],,; s," + end + ",,'")
+}
+
+func aptVersions(e *environment) {
+	e.sh(aptGet + "install hostpath-provisioner=" + e.older("apt/pool", "_amd64.deb"))
+	if said := e.sh("hostpath-provisioner version"); strings.Contains(said, "+after.") {
+		e.Fatalf("after going back: %s", said)
+	}
+	e.sh(aptGet + "upgrade")
+	e.says(e.sh("hostpath-provisioner version"), "+after.")
+}
+
+func aptRefuses(e *environment) {
+	e.sh(aptGet + "purge hostpath-provisioner; apt-get clean")
+	e.publish("changed")
+	e.fails(aptGet+"install hostpath-provisioner", "Hash Sum mismatch")
+	e.publish("rotated")
+	const update = "apt-get -o APT::Update::Error-Mode=any update"
+	e.fails(update, "NO_PUBKEY")
+	e.publish("both")
+	e.sh(update)
+	e.docs("README.md", fromRepository, atAddress...)
+	e.docs("release.md", "Another key", atAddress...)
+	e.publish("rotated")
+	e.sh(update)
+	e.docs("release.md", "Another key", atAddress...) // without the old key
+	e.publish("second")
+	e.fails("rm -r /var/lib/apt/lists; "+update, "NO_PUBKEY")
+	e.sh(aptGet + "purge hostpath-provisioner")
+}
+
+func aptDirectory(e *environment) {
+	e.sh("cp /shared/repositories/first/hostpath-provisioner.sources /etc/apt/sources.list.d/")
+	e.sh("sed -i 's,http://" + web + ",file:/shared/repositories/first,' /etc/apt/sources.list.d/*; rm -rf /var/lib/apt/lists")
+	e.sh("apt-get update; " + aptGet + "install hostpath-provisioner; hostpath-provisioner version; " + aptGet + "purge hostpath-provisioner")
+}
+
+// It fails without gpgkey= in the page's file.
+func dnfInstall(e *environment) {
+	e.publish("second")
+	e.says(e.block(1, "install.md", fromRepository, atAddress...), "installed and not started")
+	e.says(e.sh("hostpath-provisioner version; rpm -V hostpath-provisioner; cat /etc/hostpath-provisioner/config.toml"), "+after.", "no upgrade changes it")
+}
+
+func dnfVersions(e *environment) {
+	e.sh("dnf -y downgrade hostpath-provisioner-" + e.older("rpm/packages", ".x86_64.rpm"))
+	if said := e.sh("hostpath-provisioner version"); strings.Contains(said, "+after.") {
+		e.Fatalf("after going back: %s", said)
+	}
+	e.sh("dnf -y upgrade")
+	e.says(e.sh("hostpath-provisioner version; rpm -V hostpath-provisioner"), "+after.")
+}
+
+func dnfRefuses(e *environment) {
+	const fresh = "dnf -y --setopt=metadata_expire=0 "
+	e.sh("dnf -y remove hostpath-provisioner; dnf clean all")
+	e.publish("unsigned")
+	e.fails(fresh+"install hostpath-provisioner", "not signed")
+	const strict = "dnf --assumeno --setopt=metadata_expire=0 --setopt=*.skip_if_unavailable=0 makecache" // does not take the key that is offered
+	e.publish("rotated")
+	e.fails(strict, "GPG")
+	e.publish("both")
+	e.sh(strict + "; " + fresh + "install hostpath-provisioner")
+	e.publish("rotated")
+	e.sh(fresh + "makecache") // takes it
+	e.sh("rpm -e hostpath-provisioner; " + fresh + "install hostpath-provisioner")
+	e.says(e.sh("hostpath-provisioner version"), "+after.")
 }

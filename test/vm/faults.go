@@ -14,9 +14,7 @@ import (
 // disabled: the same machine, booted with AppArmor in SELinux's place.
 func (p *play) disabled() {
 	p.need("a machine with SELinux off", func() (string, error) {
-		if _, err := p.cold(baseConfig, "apparmor=1"); err != nil {
-			return "", err
-		}
+		must(p.cold(baseConfig, "apparmor=1"))
 		return p.expect("getenforce", "Disabled")
 	})
 	p.need("pools and daemon", p.poolsAndStart)
@@ -24,18 +22,13 @@ func (p *play) disabled() {
 		return p.expect("hostpath-provisioner check", "SELinux is disabled", "!warning")
 	})
 	p.step("a claim is served, and its directory has no label", func() (string, error) {
-		_, dir, err := p.bound("big")
-		if err != nil {
-			return "", err
-		}
+		_, dir := must2(p.bound("big"))
 		return p.expect("getfattr -n security.selinux "+dir, "No such attribute")
 	})
 }
 
 func (p *play) poolsAndStart() (string, error) {
-	if _, err := p.pools(); err != nil {
-		return "", err
-	}
+	must(p.pools())
 	return p.start()
 }
 
@@ -68,18 +61,11 @@ func (p *play) hung(pool string, killable bool) {
 	const threads = "ls /proc/$(systemctl show -P MainPID hostpath-provisioner)/task | wc -l"
 	p.step("meanwhile other pools are served", func() (string, error) { return p.served("fast") })
 	p.step("it costs no more threads the longer it lasts", func() (string, error) {
-		before, err := p.number(threads)
-		if err != nil {
-			return "", err
-		}
+		before := must(p.number(threads))
 		for range 20 { // each is a look of its own, beside the daemon's
-			if _, err := p.expect("hostpath-provisioner status", pool); err != nil {
-				return "", err
-			}
+			must(p.expect("hostpath-provisioner status", pool))
 		}
-		if _, err := p.served("fast"); err != nil {
-			return "", err
-		}
+		must(p.served("fast"))
 		after, err := p.number(threads)
 		if err == nil && after > before+4 {
 			err = fmt.Errorf("%d threads, then %d", before, after)
@@ -87,9 +73,7 @@ func (p *play) hung(pool string, killable bool) {
 		return fmt.Sprintf("%d threads, then %d", before, after), err
 	})
 	p.step("the watchdog is fed all the time", func() (string, error) {
-		if _, err := p.expect("systemctl show -P NRestarts hostpath-provisioner", "0"); err != nil {
-			return "", err
-		}
+		must(p.expect("systemctl show -P NRestarts hostpath-provisioner", "0"))
 		// Longer than WatchdogSec of the unit, in the guest's time.
 		return p.expect("s=$(systemctl show -P WatchdogTimestampMonotonic hostpath-provisioner); sleep 32; test $(systemctl show -P WatchdogTimestampMonotonic hostpath-provisioner) -gt $s && systemctl is-active hostpath-provisioner", "active")
 	})
@@ -110,10 +94,7 @@ func (p *play) hung(pool string, killable bool) {
 }
 
 func (p *play) number(command string) (int, error) {
-	out, err := p.do(command)
-	if err != nil {
-		return 0, err
-	}
+	out := must(p.do(command))
 	return strconv.Atoi(strings.TrimSpace(out))
 }
 
@@ -153,29 +134,21 @@ func (p *play) nfs() {
 		return dir, err
 	})
 	p.step("check has no word about labels there, and relabel says that there are none", func() (string, error) {
-		if _, err := p.expect("hostpath-provisioner check net", "SELinux is permissive", "!WrongLabel"); err != nil {
-			return "", err
-		}
+		must(p.expect("hostpath-provisioner check net", "SELinux is permissive", "!WrongLabel"))
 		return p.expect("hostpath-provisioner relabel net", "the filesystem keeps no SELinux labels")
 	})
 	p.step("a volume on NFS is removed", func() (string, error) {
-		if err := p.drop(claim); err != nil {
-			return "", err
-		}
+		check(p.drop(claim))
 		return p.machine.until(p.ctx, limit, "test ! -e "+dir)
 	})
 	p.away("the network to the server is cut", "ip link set lo down", "ip link set lo up", true)
 	p.away("the server is stopped", "rpc.nfsd 0", "rpc.nfsd -N 3 -V 4.2 2", false)
 	p.step("the export is withdrawn: an error, not a hang", func() (string, error) {
-		if _, err := p.do("exportfs -u 127.0.0.1:/export"); err != nil {
-			return "", err
-		}
+		must(p.do("exportfs -u 127.0.0.1:/export"))
 		return p.closes("net", "Unreadable|PathUnreadable|NotAnswering")
 	})
 	p.step("and given back", func() (string, error) {
-		if _, err := p.do("exportfs -o rw,sync,no_root_squash,fsid=0,no_subtree_check 127.0.0.1:/export"); err != nil {
-			return "", err
-		}
+		must(p.do("exportfs -o rw,sync,no_root_squash,fsid=0,no_subtree_check 127.0.0.1:/export"))
 		return p.opens("net")
 	})
 }
@@ -183,25 +156,19 @@ func (p *play) nfs() {
 // away plays one way in which the server of pool net goes, and comes back.
 func (p *play) away(how, go_, back string, whole bool) {
 	p.step(how+": the pool closes within its deadline", func() (string, error) {
-		if _, err := p.do(go_); err != nil {
-			return "", err
-		}
+		must(p.do(go_))
 		return p.closes("net", "NotAnswering|Unreadable")
 	})
 	var claim string
 	p.step("a claim for it is refused with the reason", func() (_ string, err error) {
-		if claim, err = p.claim("net"); err != nil {
-			return "", err
-		}
+		claim = must(p.claim("net"))
 		return p.refused(claim, "PoolClosed")
 	})
 	if whole {
 		p.hung("net", true)
 	}
 	p.step("the server is back: the pool opens by itself, and the claim is served", func() (string, error) {
-		if _, err := p.do(back); err != nil {
-			return "", err
-		}
+		must(p.do(back))
 		said, err := p.opens("net")
 		if err == nil {
 			_, err = p.waitBound(claim)
@@ -227,26 +194,17 @@ func (p *play) devices() {
 	p.need("pools and daemon", p.poolsAndStart)
 	p.need("a claim is served from it", func() (string, error) { return p.served("dm") })
 	p.step("the device is suspended: the pool closes within its deadline", func() (string, error) {
-		if _, err := p.do("dmsetup suspend --nolockfs --noflush pooldm"); err != nil {
-			return "", err
-		}
+		must(p.do("dmsetup suspend --nolockfs --noflush pooldm"))
 		return p.closes("dm", "NotAnswering")
 	})
 	p.hung("dm", false)
 	p.step("resumed: the pool opens by itself", func() (string, error) {
-		if _, err := p.do("dmsetup resume pooldm"); err != nil {
-			return "", err
-		}
+		must(p.do("dmsetup resume pooldm"))
 		return p.opens("dm")
 	})
 	p.step("every request of the device fails, as of a yanked disk: the pool closes", func() (string, error) {
-		if _, err := p.do("dmsetup suspend --nolockfs --noflush pooldm; echo \"0 $(blockdev --getsz /dev/vde) error\" | dmsetup load pooldm && dmsetup resume pooldm"); err != nil {
-			return "", err
-		}
-		said, err := p.closes("dm", "Unreadable|ReadOnly|PathUnreadable")
-		if err != nil {
-			return "", err
-		}
+		must(p.do("dmsetup suspend --nolockfs --noflush pooldm; echo \"0 $(blockdev --getsz /dev/vde) error\" | dmsetup load pooldm && dmsetup resume pooldm"))
+		said := must(p.closes("dm", "Unreadable|ReadOnly|PathUnreadable"))
 		// Why a plain look is not enough, and real I/O is asked for.
 		cached, code, err := p.machine.ask(p.ctx, "ls /srv/dm >/dev/null && cat /srv/dm/.hostpath-provisioner/pool.json")
 		if code == 0 && strings.Contains(cached, `"dm"`) {
@@ -256,15 +214,11 @@ func (p *play) devices() {
 	})
 	p.step("meanwhile other pools are served", func() (string, error) { return p.served("big") })
 	p.step("mounted again on a good device, the pool opens and is served", func() (string, error) {
-		if _, err := p.doAll(
+		must(p.doAll(
 			"umount -l /srv/dm; dmsetup suspend --nolockfs --noflush pooldm; "+linear+" | dmsetup load pooldm && dmsetup resume pooldm",
 			"e2fsck -fp /dev/mapper/pooldm >/dev/null; test $? -le 1 && mount /dev/mapper/pooldm /srv/dm",
-		); err != nil {
-			return "", err
-		}
-		if _, err := p.opens("dm"); err != nil {
-			return "", err
-		}
+		))
+		must(p.opens("dm"))
 		return p.served("dm")
 	})
 }
@@ -273,12 +227,8 @@ func (p *play) devices() {
 func (p *play) bootWithoutAPool() {
 	var fast, big string
 	p.need("a machine with two pools and the service enabled", func() (string, error) {
-		if _, err := p.fresh(baseConfig); err != nil {
-			return "", err
-		}
-		if _, err := p.poolsAndStart(); err != nil {
-			return "", err
-		}
+		must(p.fresh(baseConfig))
+		must(p.poolsAndStart())
 		_, err := p.do("systemctl enable hostpath-provisioner")
 		return "", err
 	})
@@ -291,47 +241,28 @@ func (p *play) bootWithoutAPool() {
 	disk := p.machine.opt.disk("xfs")
 	var claim string
 	p.need("rebooted without the xfs disk: the daemon starts and serves the other pool", func() (string, error) {
-		if err := p.reboot(func() error { return os.Rename(disk, disk+".kept") }); err != nil {
-			return "", err
-		}
-		if _, err := p.machine.until(p.ctx, limit, "systemctl is-active hostpath-provisioner"); err != nil {
-			return "", err
-		}
-		if _, err := p.expect("ls -d "+fast, fast); err != nil {
-			return "", err
-		}
+		check(p.reboot(func() error { return os.Rename(disk, disk+".kept") }))
+		must(p.machine.until(p.ctx, limit, "systemctl is-active hostpath-provisioner"))
+		must(p.expect("ls -d "+fast, fast))
 		return p.served("fast")
 	})
 	p.step("claims for the missing one are refused, and its bare mount point stays empty", func() (_ string, err error) {
-		if claim, err = p.claim("big"); err != nil {
-			return "", err
-		}
-		said, err := p.refused(claim, "PoolClosed")
-		if err != nil {
-			return "", err
-		}
+		claim = must(p.claim("big"))
+		said := must(p.refused(claim, "PoolClosed"))
 		_, err = p.expect("ls -A /srv/big | wc -l; mkdir /srv/big/x; touch /srv/big/y", "0\n", "Operation not permitted")
 		return said, err
 	})
 	p.step("rebooted with it: its volume is there, and the claim that waited is served", func() (string, error) {
-		if err := p.reboot(func() error { return os.Rename(disk+".kept", disk) }); err != nil {
-			return "", err
-		}
-		if _, err := p.waitBound(claim); err != nil {
-			return "", err
-		}
+		check(p.reboot(func() error { return os.Rename(disk+".kept", disk) }))
+		must(p.waitBound(claim))
 		return p.expect("ls -d "+big, big)
 	})
 }
 
 // reboot shuts the machine down, changes something, and boots it from its disks.
 func (p *play) reboot(change func() error) error {
-	if err := p.machine.powerOff(p.ctx); err != nil {
-		return err
-	}
-	if err := change(); err != nil {
-		return err
-	}
+	check(p.machine.powerOff(p.ctx))
+	check(change())
 	return p.bootAgain()
 }
 

@@ -120,10 +120,7 @@ func (p *play) loadPackage(o machineOptions) error {
 
 // loadConfig loads a configuration with the chapter's provisioner, and the node's kubeconfig.
 func (p *play) loadConfig(o machineOptions, dir, node, config string) error {
-	kubeconfig, err := p.kubeconfig(node)
-	if err != nil {
-		return err
-	}
+	kubeconfig := must(p.kubeconfig(node))
 	return o.load(map[string]archived{
 		dir + "/config.toml": {0o644, []byte(fmt.Sprintf("provisioner = %q\n%s", p.namespace, config))},
 		dir + "/kubeconfig":  {0o600, kubeconfig},
@@ -155,20 +152,14 @@ func forMachine(file string) ([]byte, error) {
 // fresh starts a machine on which the package is installed and configured, and the daemon not
 // started.
 func (p *play) fresh(config string) (string, error) {
-	o, err := p.onInstalled()
-	if err != nil {
-		return "", err
-	}
+	o := must(p.onInstalled())
 	o.State = filepath.Join(p.installed, "state")
 	return p.configure(o, config)
 }
 
 // cold is fresh, booted with these words for the kernel.
 func (p *play) cold(config, kernel string) (string, error) {
-	o, err := p.onInstalled()
-	if err != nil {
-		return "", err
-	}
+	o := must(p.onInstalled())
 	o.Kernel = kernel
 	return p.configure(o, config)
 }
@@ -186,12 +177,8 @@ func (p *play) onInstalled() (machineOptions, error) {
 // configure starts the machine and puts the configuration in place of the package's. The policy
 // module knows the pools on disks by then.
 func (p *play) configure(o machineOptions, config string) (string, error) {
-	if err := p.loadConfig(o, etc, node, config); err != nil {
-		return "", err
-	}
-	if err := p.boot(o); err != nil {
-		return "", err
-	}
+	check(p.loadConfig(o, etc, node, config))
+	check(p.boot(o))
 	return p.doAll(unpacked, "restorecon -R /etc/hostpath-provisioner", "systemctl daemon-reload")
 }
 
@@ -259,9 +246,7 @@ func (p *play) dpkg() (string, error) {
 // freeze saves the running machine with its root disk. Disks that are not mounted must not be read
 // from its memory by those who start from it.
 func (p *play) freeze(state string) error {
-	if _, err := p.do("sync; echo 3 > /proc/sys/vm/drop_caches"); err != nil {
-		return err
-	}
+	must(p.do("sync; echo 3 > /proc/sys/vm/drop_caches"))
 	return p.machine.save(state)
 }
 

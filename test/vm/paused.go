@@ -25,9 +25,7 @@ func (p *play) pausedConfined() {
 	var snapshots *cluster.Snapshots
 	var pv string
 	if !p.step("pool big has paused snapshots, as docs/snapshots.md says; sockets of another label are made again", func() (_ string, err error) {
-		if snapshots, err = p.cluster.Snapshots(p.ctx, p.namespace, p.namespace); err != nil {
-			return "", err
-		}
+		snapshots = must(p.cluster.Snapshots(p.ctx, p.namespace, p.namespace))
 		return p.pausesConfigured()
 	}) || !p.step("a confined process of a pod writes to its volume", func() (_ string, err error) {
 		pv, err = p.writes()
@@ -37,16 +35,9 @@ func (p *play) pausedConfined() {
 	}
 	defer p.do("echo 1 > " + writerCgroup + "/cgroup.kill; umount /mnt/volume; " + p.call("unpublish", writer, pv))
 	p.step("a snapshot is made while it stands still, and it goes on", func() (string, error) {
-		content, err := snapshots.Ask(p.ctx, "snap", pv, p.namespace, "Delete")
-		if err != nil {
-			return "", err
-		}
-		if err := p.snapshotReady(snapshots, content); err != nil {
-			return "", err
-		}
-		if err := p.goesOn(); err != nil {
-			return "", err
-		}
+		content := must(snapshots.Ask(p.ctx, "snap", pv, p.namespace, "Delete"))
+		check(p.snapshotReady(snapshots, content))
+		check(p.goesOn())
 		return p.expect("journalctl --sync; journalctl -u hostpath-provisioner -o cat --no-pager", "nothing ran in the pods that have the volume mounted (1)")
 	})
 	p.step("what is copied has the label of volumes", func() (string, error) {
@@ -58,25 +49,16 @@ func (p *play) pausedConfined() {
 // pausesConfigured: a policy may have no paths for the sockets of the daemon's requests. The daemon
 // is stopped meanwhile: what this one is refused at such sockets is no finding.
 func (p *play) pausesConfigured() (string, error) {
-	if _, err := p.withKeys("big", `snapshots = "paused"`, `pause_limit = "20s"`); err != nil {
-		return "", err
-	}
+	must(p.withKeys("big", `snapshots = "paused"`, `pause_limit = "20s"`))
 	sockets := path.Join(kubeletRoot, "plugins", p.namespace, "pause.sock") + " " + path.Join(kubeletRoot, "plugins", p.namespace, "inline.sock")
-	if _, err := p.do("systemctl stop hostpath-provisioner && chcon -t container_file_t " + sockets); err != nil {
-		return "", err
-	}
-	if _, err := p.policy(script + " pools && systemctl restart hostpath-provisioner"); err != nil {
-		return "", err
-	}
+	must(p.do("systemctl stop hostpath-provisioner && chcon -t container_file_t " + sockets))
+	must(p.policy(script + " pools && systemctl restart hostpath-provisioner"))
 	return p.expect("ls -Z "+sockets, ":hostpath_provisioner_csi_socket_t:s0 ", "!container_file_t")
 }
 
 // writes starts the process, and returns the name of its volume.
 func (p *play) writes() (pv string, err error) {
-	_, dir, err := p.bound("big")
-	if err != nil {
-		return "", err
-	}
+	_, dir := must2(p.bound("big"))
 	pv = path.Base(dir)
 	_, err = p.doAll(p.call("publish", writer, pv, "big", dir),
 		"mount --bind "+path.Join(kubeletRoot, "pods", writer, "volumes/kubernetes.io~csi", pv, "mount")+" /mnt/volume && mkdir -p "+writerCgroup,
@@ -116,23 +98,13 @@ func (p *play) killedPaused(pv string) (string, error) {
 		daemon = "/usr/local/bin/pauses" // kubelet's stand-in, with the label of the daemon's program
 		dropIn = "/run/systemd/system/hostpath-provisioner-csi.service.d"
 	)
-	if _, err := p.doAll("systemctl stop hostpath-provisioner", "cp "+kubelet+" "+daemon+" && chcon -t hostpath_provisioner_exec_t "+daemon,
+	must(p.doAll("systemctl stop hostpath-provisioner", "cp "+kubelet+" "+daemon+" && chcon -t hostpath_provisioner_exec_t "+daemon,
 		"mkdir -p "+dropIn+" && printf '[Service]\\nRestart=no\\n' > "+dropIn+"/no.conf && systemctl daemon-reload",
-		"systemd-run -q --unit=pauses "+daemon+" "+kubeletRoot+" "+p.namespace+" pause big "+pv); err != nil {
-		return "", err
-	}
+		"systemd-run -q --unit=pauses "+daemon+" "+kubeletRoot+" "+p.namespace+" pause big "+pv))
 	defer p.do("systemctl stop pauses; rm -r " + dropIn + "; systemctl daemon-reload; systemctl start hostpath-provisioner")
-	if _, err := p.machine.until(p.ctx, 2*limit, "journalctl -u pauses -o cat --no-pager | grep 'paused 1' && grep 1 "+writerCgroup+"/cgroup.freeze && grep podu_4 "+pausedList); err != nil {
-		return "", err
-	}
-	if _, err := p.do("systemctl kill -s KILL hostpath-provisioner-csi.service"); err != nil {
-		return "", err
-	}
-	if _, err := p.machine.until(p.ctx, limit, "systemctl is-failed hostpath-provisioner-csi.service"); err != nil {
-		return "", err
-	}
-	if err := p.goesOn(); err != nil {
-		return "", err
-	}
+	must(p.machine.until(p.ctx, 2*limit, "journalctl -u pauses -o cat --no-pager | grep 'paused 1' && grep 1 "+writerCgroup+"/cgroup.freeze && grep podu_4 "+pausedList))
+	must(p.do("systemctl kill -s KILL hostpath-provisioner-csi.service"))
+	must(p.machine.until(p.ctx, limit, "systemctl is-failed hostpath-provisioner-csi.service"))
+	check(p.goesOn())
 	return p.expect("journalctl --sync; journalctl -u hostpath-provisioner-csi -o cat --no-pager", "1 pods go on that were paused")
 }

@@ -16,6 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // node is the machine's name in the cluster.
@@ -87,15 +90,11 @@ func (p *play) startCluster() error {
 // newNamespace gives the chapter objects of its own: its namespace is its provisioner's name, too,
 // so that its daemon has nothing to do with what machines of other chapters made.
 func (p *play) newNamespace() (err error) {
-	if p.namespace, err = p.cluster.NewNamespace(p.ctx, "vm-"+p.name+"-"); err != nil {
-		return err
-	}
+	p.namespace = must(p.cluster.NewNamespace(p.ctx, "vm-"+p.name+"-"))
 	for _, pool := range []string{"fast", "big", "net", "dm"} {
 		class := cluster.StorageClass(p.class(pool), p.namespace, storagev1.VolumeBindingImmediate)
 		class.Parameters = map[string]string{"pool": pool}
-		if _, err := p.cluster.Client().StorageV1().StorageClasses().Create(p.ctx, class, metav1.CreateOptions{}); err != nil {
-			return err
-		}
+		must(p.cluster.Client().StorageV1().StorageClasses().Create(p.ctx, class, metav1.CreateOptions{}))
 	}
 	return nil
 }
@@ -148,10 +147,16 @@ func (p *play) converse() {
 	}
 }
 
+// check ends the step if something failed; must and must2 are check for what returns something.
+func check(err error)                                  { harness.Check(err) }
+func must[T any](value T, err error) T                 { return harness.Got(value, err) }
+func must2[T, U any](one T, other U, err error) (T, U) { return harness.Got2(one, other, err) }
+
 // step does one thing and prints its verdict. What it returns is printed beside it.
 func (p *play) step(name string, do func() (string, error)) bool {
 	begin := time.Now()
-	detail, err := do()
+	var detail string
+	err := harness.Outcome(func() (err error) { detail, err = do(); return err })
 	v := verdict{p.name, name, detail, err, time.Since(begin)}
 	p.verdicts = append(p.verdicts, v)
 	if err != nil {
@@ -265,13 +270,8 @@ func (p *play) drop(claim string) error {
 	ctx, cancel := p.soon()
 	defer cancel()
 	claims := p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace)
-	c, err := claims.Get(ctx, claim, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if err := claims.Delete(ctx, claim, metav1.DeleteOptions{}); err != nil {
-		return err
-	}
+	c := must(claims.Get(ctx, claim, metav1.GetOptions{}))
+	check(claims.Delete(ctx, claim, metav1.DeleteOptions{}))
 	if c.Spec.VolumeName == "" {
 		return p.cluster.WaitClaimGone(ctx, p.namespace, claim)
 	}
@@ -282,14 +282,8 @@ func (p *play) drop(claim string) error {
 func (p *play) refused(claim, reason string) (string, error) {
 	ctx, cancel := p.soon()
 	defer cancel()
-	c, err := p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace).Get(ctx, claim, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	event, err := p.cluster.WaitEvent(ctx, c, reason)
-	if err != nil {
-		return "", err
-	}
+	c := must(p.cluster.Client().CoreV1().PersistentVolumeClaims(p.namespace).Get(ctx, claim, metav1.GetOptions{}))
+	event := must(p.cluster.WaitEvent(ctx, c, reason))
 	return event.Message, nil
 }
 
@@ -302,4 +296,48 @@ func (p *play) volumes() ([]corev1.PersistentVolume, error) {
 	return slices.DeleteFunc(list.Items, func(v corev1.PersistentVolume) bool {
 		return v.Spec.ClaimRef == nil || v.Spec.ClaimRef.Namespace != p.namespace
 	}), nil
+}
+
+// selinuxPage are the blocks of commands of docs/selinux.md that run here, and what they have to
+// say. The one that makes container_file_t is left to image/build.sh, which does the same when the
+// machine is made: it wants packages from the network.
+var selinuxPage = []struct {
+	heading string
+	number  int
+	want    []string
+}{
+	{"Labels", 0, []string{" entries looked at, 0 to relabel", "pool fast: 1 volume, 1 entries looked at, 0 relabelled"}},
+	{"The policy module", 0, []string{"selinux-module: loaded", ":hostpath_provisioner_t:s0"}},
+	{"The policy module", 1, []string{"selinux-module: loaded", "relabelled"}},
+	{"The policy module", 2, []string{"(filecon", "/srv/fast\tsystem_u:object_r:hostpath_provisioner_pool_t:s0", "/srv/fast/pvc-1\tsystem_u:object_r:container_file_t:s0"}},
+	{"When something is refused", 0, []string{"hostpath_provisioner_t"}},
+}
+
+// page runs them as they stand there, with the name of a volume in place of the page's, and without
+// ausearch, whose daemon is not in the machine. It fails when the page gets a command that is not
+// listed above.
+func (p *play) page() {
+	p.step("the commands of docs/selinux.md", func() (string, error) {
+		_, dir := must2(p.bound("fast"))
+		here := strings.NewReplacer("pvc-868797d1-8b46-48eb-8be3-96ec25281b88", dir[strings.LastIndexByte(dir, '/')+1:],
+			"ausearch -m avc -c hostpath-provisi\n", "")
+		doc := pages.Open(rig.Root())
+		for _, b := range selinuxPage {
+			blocks := must(doc.Take("selinux.md", b.heading, "sh", b.number))
+			said, err := p.policy("set -e\n" + here.Replace(blocks[0].Text)) // some compile it
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", blocks[0], err)
+			}
+			for _, want := range b.want {
+				if !strings.Contains(said, want) {
+					return "", fmt.Errorf("%s: no %q in\n%s", blocks[0], want, said)
+				}
+			}
+		}
+		left := must(doc.Left("selinux.md"))
+		if len(left) != 1 || left[0].Heading != "Debian and Ubuntu" {
+			return "", fmt.Errorf("no chapter runs %q", left)
+		}
+		return fmt.Sprintf("%d blocks", len(selinuxPage)), nil
+	})
 }

@@ -78,26 +78,16 @@ func (p *play) kubelet() {
 }
 
 func (p *play) limitedPools() (string, error) {
-	if _, err := p.fresh(baseConfig); err != nil {
-		return "", err
-	}
-	if _, err := p.poolsAndStart(); err != nil {
-		return "", err
-	}
-	if err := p.allowDriver(); err != nil {
-		return "", err
-	}
-	if _, err := p.doAll("systemctl stop hostpath-provisioner && umount /srv/fast /srv/big && tune2fs -O project,quota -Q prjquota /dev/vdc",
-		"sed -i 's/nosuid/prjquota,&/' /etc/fstab && systemctl daemon-reload && mount /srv/fast && mount /srv/big", limits); err != nil {
-		return "", err
-	}
+	must(p.fresh(baseConfig))
+	must(p.poolsAndStart())
+	check(p.allowDriver())
+	must(p.doAll("systemctl stop hostpath-provisioner && umount /srv/fast /srv/big && tune2fs -O project,quota -Q prjquota /dev/vdc",
+		"sed -i 's/nosuid/prjquota,&/' /etc/fstab && systemctl daemon-reload && mount /srv/fast && mount /srv/big", limits))
 	if _, err := p.policy(script + " pools"); err != nil { // the paths of the driver's sockets
 		return "", err
 	}
 	for _, pool := range []string{"fast", "big"} {
-		if _, err := p.withKeys(pool, `source = "csi"`, `inline_volumes = "64Mi"`); err != nil {
-			return "", err
-		}
+		must(p.withKeys(pool, `source = "csi"`, `inline_volumes = "64Mi"`))
 	}
 	return p.expect("echo 0 > /proc/sys/kernel/printk_ratelimit; getenforce; hostpath-provisioner check", "Enforcing", "!closed")
 }
@@ -105,19 +95,11 @@ func (p *play) limitedPools() (string, error) {
 // startKubelet starts them in an administrator's domain, and returns when the node is Ready, which
 // this host has as a Node without a kubelet until then.
 func (p *play) startKubelet() (string, error) {
-	if err := p.loadKubelet(); err != nil {
-		return "", err
-	}
+	check(p.loadKubelet())
 	const service = "systemd-run -q -p SELinuxContext=unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023 -p Delegate=yes -p KillMode=process "
-	if _, err := p.doAll("blockdev --flushbufs /dev/vdb; "+unpacked, service+"--unit=containerd-test /usr/bin/containerd --config /root/containerd.toml"); err != nil {
-		return "", err
-	}
-	if _, err := p.machine.until(p.ctx, podLimit, "ctr --namespace=k8s.io images import /root/image.tar"); err != nil {
-		return "", err
-	}
-	if _, err := p.do(service + "--unit=kubelet-test /usr/local/bin/kubelet --config=/root/kubelet.yaml --kubeconfig=/root/kubelet.kubeconfig --hostname-override=" + node + " --node-ip=10.0.2.15"); err != nil {
-		return "", err
-	}
+	must(p.doAll("blockdev --flushbufs /dev/vdb; "+unpacked, service+"--unit=containerd-test /usr/bin/containerd --config /root/containerd.toml"))
+	must(p.machine.until(p.ctx, podLimit, "ctr --namespace=k8s.io images import /root/image.tar"))
+	must(p.do(service + "--unit=kubelet-test /usr/local/bin/kubelet --config=/root/kubelet.yaml --kubeconfig=/root/kubelet.kubeconfig --hostname-override=" + node + " --node-ip=10.0.2.15"))
 	return "", p.soonTrue(func(ctx context.Context) (bool, error) {
 		n, err := p.cluster.Client().CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err != nil || n.Status.NodeInfo.KubeletVersion == "" {
@@ -142,10 +124,7 @@ func (p *play) loadKubelet() error {
 	if err != nil {
 		return fmt.Errorf("%w (build it with: make .build/kubelet)", err)
 	}
-	busybox, err := exec.LookPath("busybox")
-	if err != nil {
-		return err
-	}
+	busybox := must(exec.LookPath("busybox"))
 	archive, err := containers.Busybox(containerImage, busybox)
 	var layers bytes.Buffer
 	if err == nil {
@@ -155,13 +134,8 @@ func (p *play) loadKubelet() error {
 		return err
 	}
 	file := filepath.Join(p.dir, "kubelet.kubeconfig")
-	if err := p.cluster.NodeKubeconfig(p.ctx, node, file); err != nil {
-		return err
-	}
-	kubeconfig, err := forMachine(file)
-	if err != nil {
-		return err
-	}
+	check(p.cluster.NodeKubeconfig(p.ctx, node, file))
+	kubeconfig := must(forMachine(file))
 	return p.machine.opt.load(map[string]archived{
 		"usr/local/bin/kubelet": {0o755, program}, "root/image.tar": {0o600, layers.Bytes()}, "root/kubelet.kubeconfig": {0o600, kubeconfig},
 		"root/containerd.toml": {0o644, []byte(containerdFile)}, "root/kubelet.yaml": {0o644, []byte(kubeletFile)}, "etc/cni/net.d/none.conflist": {0o644, []byte(networkFile)},
@@ -197,9 +171,7 @@ func (p *play) pod(name string, source corev1.VolumeSource) (string, error) {
 	c := &pod.Spec.Containers[0]
 	c.Name, c.Image, c.Command = "writer", containerImage, []string{"/bin/sh", "-c", fmt.Sprintf(fillScript, podTries/(64<<10))}
 	c.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
-	if _, err := p.cluster.Client().CoreV1().Pods(p.namespace).Create(p.ctx, pod, metav1.CreateOptions{}); err != nil {
-		return "", err
-	}
+	must(p.cluster.Client().CoreV1().Pods(p.namespace).Create(p.ctx, pod, metav1.CreateOptions{}))
 	log := "/var/log/pods/" + p.namespace + "_" + name + "_*/writer/0.log"
 	out, err := p.machine.until(p.ctx, podLimit, "grep -q finished "+log+" && cat "+log)
 	if err != nil {
@@ -210,14 +182,8 @@ func (p *play) pod(name string, source corev1.VolumeSource) (string, error) {
 
 // podSaid is what the API has of a pod that does not run.
 func (p *play) podSaid(name string) error {
-	pod, err := p.cluster.Client().CoreV1().Pods(p.namespace).Get(p.ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	events, err := p.cluster.Client().CoreV1().Events(p.namespace).List(p.ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
-	if err != nil {
-		return err
-	}
+	pod := must(p.cluster.Client().CoreV1().Pods(p.namespace).Get(p.ctx, name, metav1.GetOptions{}))
+	events := must(p.cluster.Client().CoreV1().Events(p.namespace).List(p.ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name}))
 	text := fmt.Sprintf("pod %s on %q: %s", name, pod.Spec.NodeName, pod.Status.Phase)
 	for _, e := range events.Items {
 		text += "\n" + e.Reason + ": " + e.Message
@@ -246,14 +212,8 @@ func filled(pool, out string) (string, error) {
 func (p *play) podLimited(pool string) {
 	name := "limited-" + pool
 	if !p.step("on "+pool+": a pod writes as much as its claim has, and its df shows that", func() (string, error) {
-		claim, err := p.claim(pool, ofSize(fmt.Sprint(podSize)))
-		if err != nil {
-			return "", err
-		}
-		out, err := p.pod(name, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}})
-		if err != nil {
-			return "", err
-		}
+		claim := must(p.claim(pool, ofSize(fmt.Sprint(podSize))))
+		out := must(p.pod(name, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}))
 		return filled(pool, out)
 	}) {
 		return
@@ -277,12 +237,8 @@ func (p *play) podInline(pool string) {
 	}
 	p.step("on "+pool+": kubelet reports the inline volume's size as its capacity, and that it is full", func() (string, error) { return p.reportedByKubelet(name) })
 	p.step("on "+pool+": the pod is deleted, and the directory, the record and the limit of its volume go", func() (string, error) {
-		if err := p.cluster.Client().CoreV1().Pods(p.namespace).Delete(p.ctx, name, metav1.DeleteOptions{}); err != nil {
-			return "", err
-		}
-		if _, err := p.machine.until(p.ctx, podLimit, "! ls /srv/"+pool+" /srv/"+pool+"/.hostpath-provisioner/trash /srv/"+pool+"/.hostpath-provisioner/volumes | grep ^csi-"); err != nil {
-			return "", err
-		}
+		check(p.cluster.Client().CoreV1().Pods(p.namespace).Delete(p.ctx, name, metav1.DeleteOptions{}))
+		must(p.machine.until(p.ctx, podLimit, "! ls /srv/"+pool+" /srv/"+pool+"/.hostpath-provisioner/trash /srv/"+pool+"/.hostpath-provisioner/volumes | grep ^csi-"))
 		return p.limitsOf(pool)
 	})
 }

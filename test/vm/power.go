@@ -57,27 +57,15 @@ const (
 // threeDisks saves the machine as the rounds restore it: nothing mounted, no daemon since it was
 // booted.
 func (p *play) threeDisks() (string, error) {
-	if _, err := p.fresh(baseConfig); err != nil {
-		return "", err
-	}
-	if _, err := p.doAll(
+	must(p.fresh(baseConfig))
+	must(p.doAll(
 		"mkfs.ext4 -q /dev/vde && echo '/dev/vde "+stateDir+" ext4 defaults,nofail 0 0' >> /etc/fstab",
 		"mount /dev/vde "+stateDir+" && restorecon "+stateDir,
-	); err != nil {
-		return "", err
-	}
-	if _, err := p.pools(); err != nil {
-		return "", err
-	}
-	if _, err := p.do("umount /srv/fast /srv/big " + stateDir); err != nil {
-		return "", err
-	}
-	if err := p.freeze(p.saved("state")); err != nil {
-		return "", err
-	}
-	if err := os.Rename(p.machine.opt.Root, p.saved("qcow2")); err != nil {
-		return "", err
-	}
+	))
+	must(p.pools())
+	must(p.do("umount /srv/fast /srv/big " + stateDir))
+	check(p.freeze(p.saved("state")))
+	check(os.Rename(p.machine.opt.Root, p.saved("qcow2")))
 	return "", p.again(false)
 }
 
@@ -90,39 +78,24 @@ func (p *play) again(cold bool) error {
 	o := p.machine.opt
 	if cold {
 		o.State = ""
-		if err := p.boot(o); err != nil {
-			return err
-		}
+		check(p.boot(o))
 		_, err := p.machine.until(p.ctx, limit, "mountpoint -q "+stateDir+" && mountpoint -q /srv/fast && mountpoint -q /srv/big")
 		return err
 	}
 	o.State, o.Backing = p.saved("state"), p.saved("qcow2")
-	if err := os.RemoveAll(o.Root); err != nil {
-		return err
-	}
-	if err := p.boot(o); err != nil {
-		return err
-	}
+	check(os.RemoveAll(o.Root))
+	check(p.boot(o))
 	_, err := p.do(mountAll)
 	return err
 }
 
 // nothingOnRoot starts the daemon, lets it work, and looks for what changed on the root disk.
 func (p *play) nothingOnRoot() (string, error) {
-	if _, err := p.do("sync; sleep 0.1; touch /run/before"); err != nil {
-		return "", err
-	}
-	if _, err := p.start(); err != nil {
-		return "", err
-	}
+	must(p.do("sync; sleep 0.1; touch /run/before"))
+	must(p.start())
 	for _, pool := range []string{"fast", "big"} {
-		claim, _, err := p.bound(pool)
-		if err != nil {
-			return "", err
-		}
-		if err := p.drop(claim); err != nil {
-			return "", err
-		}
+		claim, _ := must2(p.bound(pool))
+		check(p.drop(claim))
 	}
 	// The root disk alone, as it is under what is mounted. Two private temporary directories are
 	// the service manager's.
@@ -146,20 +119,13 @@ func (p *play) cut(random *rand.Rand, cold bool) (string, error) {
 	if failed != nil {
 		return "", failed
 	}
-	acked, err := c.acknowledged()
-	if err != nil {
-		return "", err
-	}
-	if err := p.again(cold); err != nil {
-		return "", err
-	}
+	acked := must(c.acknowledged())
+	check(p.again(cold))
 	// The daemon is not enabled: these are the disks as the cut left them.
 	if err := p.compare(acked); err != nil {
 		return "", fmt.Errorf("after the cut: %w", err)
 	}
-	if _, err := p.start(); err != nil {
-		return "", err
-	}
+	must(p.start())
 	settled, err := p.settle(acked.gone)
 	if err == nil && len(acked.exist) == 0 {
 		err = fmt.Errorf("the cut found no volume")

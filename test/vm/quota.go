@@ -31,9 +31,7 @@ const (
 // quota: the daemon limits volumes on ext4 and xfs, in a kernel that enforces that.
 func (p *play) quota() {
 	p.need("a machine with SELinux enforcing", func() (string, error) {
-		if _, err := p.fresh(baseConfig); err != nil {
-			return "", err
-		}
+		must(p.fresh(baseConfig))
 		return p.expect("echo 0 > /proc/sys/kernel/printk_ratelimit; getenforce", "Enforcing")
 	})
 	p.need("pools whose filesystems enforce no quotas, and the daemon", p.poolsAndStart)
@@ -64,16 +62,9 @@ func (p *play) quotaTurnedOn() {
 	})
 	for i, pool := range []string{"fast", "big"} {
 		p.need("pool "+pool+" is closed, and a claim's refusal says how quotas are turned on", func() (_ string, err error) {
-			if _, err := p.closes(pool, "QuotaUnavailable"); err != nil {
-				return "", err
-			}
-			if claims[i], err = p.claim(pool, ofSize("10Mi")); err != nil {
-				return "", err
-			}
-			said, err := p.refused(claims[i], "PoolClosed")
-			if err != nil {
-				return "", err
-			}
+			must(p.closes(pool, "QuotaUnavailable"))
+			claims[i] = must(p.claim(pool, ofSize("10Mi")))
+			said := must(p.refused(claims[i], "PoolClosed"))
 			commands := regexp.MustCompile(`with: (umount .*?);`).FindStringSubmatch(said)
 			if commands == nil {
 				return "", fmt.Errorf("no commands in %q", said)
@@ -149,10 +140,7 @@ func (p *play) limited(pool string) {
 
 // mounted makes a claim of 10 MiB and binds its directory where other users than root reach it.
 func (p *play) mounted(pool, at string) error {
-	claim, err := p.claim(pool, ofSize("10Mi"))
-	if err != nil {
-		return err
-	}
+	claim := must(p.claim(pool, ofSize("10Mi")))
 	dir, err := p.waitBound(claim)
 	if err == nil {
 		_, err = p.do("mkdir -p " + at + " && mount --bind " + dir + " " + at)
@@ -163,10 +151,7 @@ func (p *play) mounted(pool, at string) error {
 // fills has a process write 20 MiB into a directory that is limited to 10 MiB.
 func (p *play) fills(as, dir string) (string, error) {
 	defer p.do("rm -f " + dir + "/file")
-	out, _, err := p.machine.ask(p.ctx, as+"dd if=/dev/zero of="+dir+"/file bs=64k count=320 2>&1; stat -c 'size %s' "+dir+"/file")
-	if err != nil {
-		return "", err
-	}
+	out, _ := must2(p.machine.ask(p.ctx, as+"dd if=/dev/zero of="+dir+"/file bs=64k count=320 2>&1; stat -c 'size %s' "+dir+"/file"))
 	refusal := regexp.MustCompile(`Disk quota exceeded|No space left on device`).FindString(out)
 	size := regexp.MustCompile(`size (\d+)`).FindStringSubmatch(out)
 	if refusal == "" || size == nil {
@@ -186,37 +171,24 @@ func (p *play) killedInTheMiddle() {
 	p.step("killed while claims are made and removed: each volume has its limit", func() (string, error) {
 		for round := range 4 {
 			for i := range 6 {
-				claim, err := p.claim([]string{"fast", "big"}[i%2], ofSize("2Mi"))
-				if err != nil {
-					return "", err
-				}
+				claim := must(p.claim([]string{"fast", "big"}[i%2], ofSize("2Mi")))
 				claims = append(claims, claim)
 			}
-			if _, err := p.do(fmt.Sprintf("sleep 0.%d; systemctl kill -s KILL hostpath-provisioner; systemctl reset-failed hostpath-provisioner; systemctl start hostpath-provisioner", round*2+1)); err != nil {
-				return "", err
-			}
+			must(p.do(fmt.Sprintf("sleep 0.%d; systemctl kill -s KILL hostpath-provisioner; systemctl reset-failed hostpath-provisioner; systemctl start hostpath-provisioner", round*2+1)))
 		}
 		for _, claim := range claims {
-			if _, err := p.waitBound(claim); err != nil {
-				return "", err
-			}
+			must(p.waitBound(claim))
 		}
 		return p.compareLimits()
 	})
 	p.step("killed while they are removed: no limit is left over", func() (string, error) {
 		for i, claim := range claims {
-			if err := p.drop(claim); err != nil {
-				return "", err
-			}
+			check(p.drop(claim))
 			if i%8 == 3 {
-				if _, err := p.do("systemctl kill -s KILL hostpath-provisioner; systemctl reset-failed hostpath-provisioner; systemctl start hostpath-provisioner"); err != nil {
-					return "", err
-				}
+				must(p.do("systemctl kill -s KILL hostpath-provisioner; systemctl reset-failed hostpath-provisioner; systemctl start hostpath-provisioner"))
 			}
 		}
-		if _, err := p.machine.until(p.ctx, limit, "! ls -A /srv/fast/.hostpath-provisioner/trash /srv/big/.hostpath-provisioner/trash | grep pvc"); err != nil {
-			return "", err
-		}
+		must(p.machine.until(p.ctx, limit, "! ls -A /srv/fast/.hostpath-provisioner/trash /srv/big/.hostpath-provisioner/trash | grep pvc"))
 		return p.compareLimits()
 	})
 }
@@ -226,10 +198,7 @@ func (p *play) killedInTheMiddle() {
 func (p *play) compareLimits() (string, error) {
 	var all []string
 	for _, pool := range []string{"fast", "big"} {
-		of, err := p.limitsOf(pool)
-		if err != nil {
-			return "", err
-		}
+		of := must(p.limitsOf(pool))
 		all = append(all, pool+": "+of)
 	}
 	return strings.Join(all, ", "), nil
@@ -238,10 +207,7 @@ func (p *play) compareLimits() (string, error) {
 // limitsOf is compareLimits of one pool.
 func (p *play) limitsOf(pool string) (string, error) {
 	const command = `cd /srv/%s; xfs_quota -f -x -c 'report -p -N -n -b' /srv/%[1]s | awk '$4 > 0 {print substr($1, 2)}' | sort; echo --; sed -n 's/.*"projectID": \([0-9]*\),*/\1/p' .hostpath-provisioner/volumes/*.json | sort`
-	out, err := p.do(fmt.Sprintf(command, pool))
-	if err != nil {
-		return "", err
-	}
+	out := must(p.do(fmt.Sprintf(command, pool)))
 	limits, records, _ := strings.Cut(strings.TrimSpace(out), "--")
 	l, r := strings.Fields(limits), strings.Fields(records)
 	if strings.Join(l, " ") != strings.Join(r, " ") || len(l) == 0 {
@@ -263,15 +229,11 @@ func (p *play) switchedOff(pool string) {
 		off, on = "umount /run/pods/fast/* /srv/fast && mount /dev/vdc /srv/fast", "umount /srv/fast && mount -o prjquota /dev/vdc /srv/fast"
 	}
 	p.step("limits are not enforced any more on "+pool+": the pool closes", func() (string, error) {
-		if _, err := p.do(off); err != nil {
-			return "", err
-		}
+		must(p.do(off))
 		return p.closes(pool, "QuotaUnavailable")
 	})
 	p.step("and again: it opens", func() (string, error) {
-		if _, err := p.do(on); err != nil {
-			return "", err
-		}
+		must(p.do(on))
 		return p.opens(pool)
 	})
 }
@@ -283,9 +245,7 @@ func (p *play) applied() {
 		return p.expect(find+"mkdir -p $dir/sub/deep && dd if=/dev/zero of=$dir/sub/deep/file bs=64k count=8 2>/dev/null && mkfifo $dir/fifo && echo $dir > /root/before; hostpath-provisioner quota fast", " none\n")
 	})
 	p.step("quota --apply gives it one, and counts what it has", func() (string, error) {
-		if _, err := p.expect("hostpath-provisioner quota fast --apply", "limited to 1.0 MiB, 4 entries counted; 1 inode of links", "1 got a limit"); err != nil {
-			return "", err
-		}
+		must(p.expect("hostpath-provisioner quota fast --apply", "limited to 1.0 MiB, 4 entries counted; 1 inode of links", "1 got a limit"))
 		return p.expect("hostpath-provisioner quota fast; df -B1 $(cat /root/before) | tail -n 1", "!none", " 1048576 ")
 	})
 	p.step("then it is kept to that", func() (string, error) {
@@ -299,23 +259,15 @@ func (p *play) applied() {
 func (p *play) reported() {
 	const dir = "/run/pods/big/reported"
 	p.step("a claim whose volume is nearly full has an event, and volumes shows it", func() (string, error) {
-		if err := p.mounted("big", dir); err != nil {
-			return "", err
-		}
-		if _, err := p.do(asUser + "dd if=/dev/zero of=" + dir + "/file bs=64k count=150 2>/dev/null"); err != nil {
-			return "", err
-		}
-		if _, err := p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep \"volume $(basename $(findmnt -n -o FSROOT "+dir+")) takes 9[.][0-9] MiB of 10.0 MiB\""); err != nil {
-			return "", err
-		}
+		check(p.mounted("big", dir))
+		must(p.do(asUser + "dd if=/dev/zero of=" + dir + "/file bs=64k count=150 2>/dev/null"))
+		must(p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep \"volume $(basename $(findmnt -n -o FSROOT "+dir+")) takes 9[.][0-9] MiB of 10.0 MiB\""))
 		return p.expect("hostpath-provisioner volumes big", "USED", "9.4 MiB")
 	})
 	p.step("files that are not counted to a volume any more are reported on the node", func() (string, error) {
 		for i := range 4 {
 			file := fmt.Sprintf("%s/escaped%d", dir, i)
-			if _, err := p.do("rm -f " + dir + "/file; " + asUser + "sh -c 'dd if=/dev/zero of=" + file + " bs=64k count=150 2>/dev/null && chattr -p 0 " + file + "'"); err != nil {
-				return "", err
-			}
+			must(p.do("rm -f " + dir + "/file; " + asUser + "sh -c 'dd if=/dev/zero of=" + file + " bs=64k count=150 2>/dev/null && chattr -p 0 " + file + "'"))
 		}
 		return p.machine.until(p.ctx, 2*limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep -o 'files of .* are counted to projects that no volume has (0)'")
 	})

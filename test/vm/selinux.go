@@ -39,9 +39,7 @@ func (p *play) selinux() {
 // started.
 func (p *play) installedUnderSELinux() {
 	p.need("a machine with SELinux enforcing", func() (string, error) {
-		if _, err := p.fresh(baseConfig); err != nil {
-			return "", err
-		}
+		must(p.fresh(baseConfig))
 		// The kernel leaves refusals out when there are more than ten in five seconds.
 		return p.expect("echo 0 > /proc/sys/kernel/printk_ratelimit; getenforce", "Enforcing")
 	})
@@ -62,16 +60,12 @@ func (p *play) installedUnderSELinux() {
 // startedInDomains prepares the pools, and looks at the domains of the processes.
 func (p *play) startedInDomains() {
 	p.need("pools on ext4 and xfs are prepared, and get the module's type", func() (string, error) {
-		if _, err := p.pools(); err != nil {
-			return "", err
-		}
+		must(p.pools())
 		return p.expect("ls -dZ /srv/fast /srv/big/.hostpath-provisioner/pool.json; hostpath-provisioner check",
 			"system_u:object_r:hostpath_provisioner_pool_t:s0 /srv/fast\n", "hostpath_provisioner_pool_t:s0 /srv/big/.hostpath", "SELinux is enforcing", "!warning")
 	})
 	p.need("the daemon starts in its own domain", func() (string, error) {
-		if _, err := p.start(); err != nil {
-			return "", err
-		}
+		must(p.start())
 		return p.expect("ps -o label= -p $(systemctl show -P MainPID hostpath-provisioner)", ":hostpath_provisioner_t:s0")
 	})
 	p.need("what looks under mount points for it runs in another", func() (string, error) {
@@ -79,36 +73,24 @@ func (p *play) startedInDomains() {
 			":hostpath_provisioner_mountpoint_t:s0", ":hostpath_provisioner_mountpoint_runtime_t:s0 /run")
 	})
 	p.step("and is reloaded in it", func() (string, error) {
-		if _, err := p.do("systemctl reload hostpath-provisioner"); err != nil {
-			return "", err
-		}
+		must(p.do("systemctl reload hostpath-provisioner"))
 		return p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep 'configuration reloaded'")
 	})
 }
 
 // permissive runs check, and makes a volume, while nothing is enforced.
 func (p *play) permissive() (string, error) {
-	if _, err := p.do("setenforce 0"); err != nil {
-		return "", err
-	}
+	must(p.do("setenforce 0"))
 	defer p.do("setenforce 1")
-	if _, err := p.expect("hostpath-provisioner check", "SELinux is permissive"); err != nil {
-		return "", err
-	}
-	_, dir, err := p.bound("fast")
-	if err != nil {
-		return "", err
-	}
+	must(p.expect("hostpath-provisioner check", "SELinux is permissive"))
+	_, dir := must2(p.bound("fast"))
 	return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
 }
 
 // expect runs a command, whatever its exit code, and looks for each text in its output; with "!"
 // before it, for its absence. It returns the line of the first text.
 func (p *play) expect(command string, texts ...string) (string, error) {
-	out, code, err := p.machine.ask(p.ctx, command)
-	if err != nil {
-		return "", err
-	}
+	out, code := must2(p.machine.ask(p.ctx, command))
 	var errs []error
 	for _, text := range texts {
 		unwanted, absent := strings.CutPrefix(text, "!")
@@ -132,9 +114,7 @@ func (p *play) expect(command string, texts ...string) (string, error) {
 
 func (p *play) unknownType() (string, error) {
 	const config = `printf 'node = "machine"\n[pool.odd]\npath = "/srv/odd"\nselinux_type = "nonesuch_t"\n'`
-	if _, err := p.doAll("mkfs.ext4 -q /dev/vdc && mkdir -p /srv/odd && mount /dev/vdc /srv/odd && " + config + " > /root/odd.toml"); err != nil {
-		return "", err
-	}
+	must(p.doAll("mkfs.ext4 -q /dev/vdc && mkdir -p /srv/odd && mount /dev/vdc /srv/odd && " + config + " > /root/odd.toml"))
 	defer p.do("umount /srv/odd; rmdir /srv/odd; rm -r /root/odd.toml /root/odd")
 	return p.expect("hostpath-provisioner check --config /root/odd.toml --state-dir /root/odd", "UnknownType: the SELinux policy of this host has no type nonesuch_t", "hint: install what has the type", "closed:")
 }
@@ -143,9 +123,7 @@ func (p *play) unknownType() (string, error) {
 func (p *play) volume(pool string) {
 	var claim, dir string
 	p.step("on "+pool+" a volume is born with its label (the domain may not relabel)", func() (_ string, err error) {
-		if claim, dir, err = p.bound(pool); err != nil {
-			return "", err
-		}
+		claim, dir = must2(p.bound(pool))
 		return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
 	})
 	if dir == "" {
@@ -160,16 +138,12 @@ func (p *play) volume(pool string) {
 	})
 	p.step("and is refused a directory on "+pool+" with another label", func() (string, error) {
 		other := strings.TrimSuffix(dir, "/") + "-other"
-		if _, err := p.do("mkdir " + other + " && chcon -t var_log_t " + other + " && chmod 0777 " + other); err != nil {
-			return "", err
-		}
+		must(p.do("mkdir " + other + " && chcon -t var_log_t " + other + " && chmod 0777 " + other))
 		defer p.do("rm -r " + other)
 		return p.expect(fmt.Sprintf(inside, other), "!code 0\n", "!data\n")
 	})
 	p.step("a volume with a container's files on "+pool+" is removed by the confined daemon", func() (string, error) {
-		if err := p.drop(claim); err != nil {
-			return "", err
-		}
+		check(p.drop(claim))
 		return p.machine.until(p.ctx, limit, "test ! -e "+dir+" && test -z \"$(ls -A /srv/"+pool+"/.hostpath-provisioner/trash)\"")
 	})
 }
@@ -210,27 +184,18 @@ func (p *play) confinement() {
 func (p *play) labels() {
 	var name, dir string
 	p.step("labels that do not fit: check warns", func() (_ string, err error) {
-		if _, dir, err = p.bound("fast"); err != nil {
-			return "", err
-		}
+		_, dir = must2(p.bound("fast"))
 		name = dir[strings.LastIndexByte(dir, '/')+1:]
-		if _, err := p.do("mkdir " + dir + "/sub && ln -s /etc/shadow " + dir + "/sub/link && echo > " + dir + "/file && chcon -hR -t var_log_t " + dir); err != nil {
-			return "", err
-		}
+		must(p.do("mkdir " + dir + "/sub && ln -s /etc/shadow " + dir + "/sub/link && echo > " + dir + "/file && chcon -hR -t var_log_t " + dir))
 		return p.expect("hostpath-provisioner check", "warning WrongLabel: volumes without the label system_u:object_r:container_file_t:s0: 1 of 1; ", "hint: run: hostpath-provisioner relabel fast")
 	})
 	p.step("relabel --dry-run says what it would do, and does nothing", func() (string, error) {
-		if _, err := p.expect("stat -c %C "+dir+"/file", ":var_log_t:"); err != nil {
-			return "", err
-		}
+		must(p.expect("stat -c %C "+dir+"/file", ":var_log_t:"))
 		return p.expect("hostpath-provisioner relabel "+name+" --dry-run; stat -c %C "+dir+"/file", "4 of 4 entries would be relabelled", ":var_log_t:")
 	})
 	p.step("relabel mends them", func() (string, error) {
-		out, err := p.expect("hostpath-provisioner relabel "+name, "4 of 4 entries relabelled")
-		if err != nil {
-			return "", err
-		}
-		_, err = p.expect("hostpath-provisioner check; stat -c %C "+dir+" "+dir+"/file "+dir+"/sub/link /etc/shadow", "!WrongLabel", "!var_log_t", ":shadow_t:")
+		out := must(p.expect("hostpath-provisioner relabel "+name, "4 of 4 entries relabelled"))
+		_, err := p.expect("hostpath-provisioner check; stat -c %C "+dir+" "+dir+"/file "+dir+"/sub/link /etc/shadow", "!WrongLabel", "!var_log_t", ":shadow_t:")
 		return out, err
 	})
 	p.step("restorecon agrees with every label in the pools", func() (string, error) {
@@ -243,31 +208,18 @@ func (p *play) labels() {
 
 func (p *play) gateWhileConfined() {
 	p.step("unmounted on the host: the confined daemon sees it, and refuses", func() (string, error) {
-		if _, err := p.do("umount /srv/big"); err != nil {
-			return "", err
-		}
-		claim, err := p.claim("big")
-		if err != nil {
-			return "", err
-		}
-		said, err := p.refused(claim, "PoolClosed")
-		if err != nil {
-			return "", err
-		}
-		if _, err := p.do("test -z \"$(ls -A /srv/big)\" && mount /srv/big"); err != nil {
-			return "", err
-		}
-		_, err = p.waitBound(claim)
+		must(p.do("umount /srv/big"))
+		claim := must(p.claim("big"))
+		said := must(p.refused(claim, "PoolClosed"))
+		must(p.do("test -z \"$(ls -A /srv/big)\" && mount /srv/big"))
+		_, err := p.waitBound(claim)
 		return said, err
 	})
 }
 
 // noDenials looks for refusals that the steps did not ask for.
 func (p *play) noDenials() (string, error) {
-	out, _, err := p.machine.ask(p.ctx, "journalctl -k --no-pager -o cat -g 'avc: .*denied.*hostpath_provisioner'")
-	if err != nil {
-		return "", err
-	}
+	out, _ := must2(p.machine.ask(p.ctx, "journalctl -k --no-pager -o cat -g 'avc: .*denied.*hostpath_provisioner'"))
 	var unexpected []string
 	for line := range strings.Lines(out) {
 		asked := false
@@ -285,22 +237,11 @@ func (p *play) noDenials() (string, error) {
 }
 
 func (p *play) removeModule() (string, error) {
-	if _, err := p.policy(script + " remove"); err != nil {
-		return "", err
-	}
-	if _, err := p.expect("semodule -l | grep -c hostpath_provisioner; systemctl daemon-reload; systemctl cat hostpath-provisioner",
-		"0\n", "# /run/systemd/generator/hostpath-provisioner.service.d/50-pools.conf", "After=srv-fast.mount"); err != nil {
-		return "", err
-	}
-	if _, err := p.expect("hostpath-provisioner check", "host: warning Unconfined: SELinux is enforcing"); err != nil {
-		return "", err
-	}
-	if _, err := p.do("chcon -R -t var_lib_t /srv/fast/.hostpath-provisioner && chcon -t var_lib_t /srv/fast && systemctl restart hostpath-provisioner"); err != nil {
-		return "", err
-	}
-	_, dir, err := p.bound("fast")
-	if err != nil {
-		return "", err
-	}
+	must(p.policy(script + " remove"))
+	must(p.expect("semodule -l | grep -c hostpath_provisioner; systemctl daemon-reload; systemctl cat hostpath-provisioner",
+		"0\n", "# /run/systemd/generator/hostpath-provisioner.service.d/50-pools.conf", "After=srv-fast.mount"))
+	must(p.expect("hostpath-provisioner check", "host: warning Unconfined: SELinux is enforcing"))
+	must(p.do("chcon -R -t var_lib_t /srv/fast/.hostpath-provisioner && chcon -t var_lib_t /srv/fast && systemctl restart hostpath-provisioner"))
+	_, dir := must2(p.bound("fast"))
 	return p.expect("stat -c %C "+dir, "system_u:object_r:container_file_t:s0\n")
 }

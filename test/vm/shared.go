@@ -121,22 +121,12 @@ func (p *play) links() (string, error) {
 		"mkdir -p /other/srv /other/etc /other/run /other/lib /run/hostpath-provisioner",
 		other.shell("mount --bind /other/srv /srv && mount --bind /other/run /run/hostpath-provisioner && mount --bind /other/lib /var/lib/hostpath-provisioner && mount --bind /other/etc /etc/hostpath-provisioner"),
 	)
-	if _, err := p.doAll(commands...); err != nil {
-		return "", err
-	}
+	must(p.doAll(commands...))
 	for _, m := range []*member{machine, other} {
-		if err := m.export("no_root_squash"); err != nil {
-			return "", err
-		}
-		if _, err := m.do("hostpath-provisioner prepare net"); err != nil {
-			return "", err
-		}
-		if err := m.mount(); err != nil {
-			return "", err
-		}
-		if _, err := m.do("hostpath-provisioner prepare net"); err != nil {
-			return "", err
-		}
+		check(m.export("no_root_squash"))
+		must(m.do("hostpath-provisioner prepare net"))
+		check(m.mount())
+		must(m.do("hostpath-provisioner prepare net"))
 	}
 	return "", nil
 }
@@ -144,12 +134,8 @@ func (p *play) links() (string, error) {
 // configureOther writes the other member's configuration and kubeconfig.
 func (p *play) configureOther() (string, error) {
 	_, other := p.members()
-	if err := p.cluster.AddNode(p.ctx, other.name, nil); err != nil {
-		return "", err
-	}
-	if err := p.loadConfig(p.machine.opt, "other/etc", other.name, other.config()); err != nil {
-		return "", err
-	}
+	check(p.cluster.AddNode(p.ctx, other.name, nil))
+	check(p.loadConfig(p.machine.opt, "other/etc", other.name, other.config()))
 	return p.do(unpacked)
 }
 
@@ -160,34 +146,22 @@ func (p *play) shared() {
 	p.need("a second node on it", p.configureOther)
 	p.need("an NFS server, and each node mounts its export over a link of its own", p.links)
 	p.need("the machine's daemon leads, the other's stands by", func() (string, error) {
-		if _, err := p.do(machine.starts); err != nil {
-			return "", err
-		}
-		if err := machine.leads(); err != nil {
-			return "", err
-		}
+		must(p.do(machine.starts))
+		check(machine.leads())
 		_, err := p.do(other.starts)
 		return "", err
 	})
 	var first volume
 	p.need("the leader makes a ReadWriteMany volume without affinity, which is there on the other node", func() (_ string, err error) {
-		if first, err = p.madeBy(machine, func() error { return nil }); err != nil {
-			return "", err
-		}
+		first = must(p.madeBy(machine, func() error { return nil }))
 		_, err = other.do("test -d " + first.dir)
 		return first.took(), err
 	})
 	second := p.handOver(machine, other, "unmounts the pool", machine.unmount, machine.mount, "NotMounted")
 	p.step("the other one removes what the first made, and the first removes nothing", func() (string, error) {
-		if err := p.drop(first.claim); err != nil {
-			return "", err
-		}
-		if _, err := p.machine.until(p.ctx, limit, other.shell("test ! -e "+first.dir+" && test -d "+second.dir)); err != nil {
-			return "", err
-		}
-		if _, err := p.do("journalctl -u other -o cat --no-pager | grep reason=Deleted"); err != nil {
-			return "", err
-		}
+		check(p.drop(first.claim))
+		must(p.machine.until(p.ctx, limit, other.shell("test ! -e "+first.dir+" && test -d "+second.dir)))
+		must(p.do("journalctl -u other -o cat --no-pager | grep reason=Deleted"))
 		return p.expect("journalctl -u hostpath-provisioner -o cat --no-pager", "!reason=Deleted")
 	})
 	p.handOver(other, machine, "is cut off from the server", func() error { return other.cable("down") }, func() error { return other.cable("up") }, "NotAnswering|Unreadable")
@@ -235,14 +209,8 @@ func (p *play) madeBy(m *member, trouble func() error) (v volume, err error) {
 func (p *play) isShared(claim, by string) error {
 	ctx, cancel := p.soon()
 	defer cancel()
-	c, err := p.cluster.WaitClaimBound(ctx, p.namespace, claim)
-	if err != nil {
-		return err
-	}
-	event, err := p.cluster.WaitEvent(ctx, c, "ProvisioningSucceeded")
-	if err != nil {
-		return err
-	}
+	c := must(p.cluster.WaitClaimBound(ctx, p.namespace, claim))
+	event := must(p.cluster.WaitEvent(ctx, c, "ProvisioningSucceeded"))
 	if event.Source.Host != by {
 		return fmt.Errorf("%s made the volume, not %s", event.Source.Host, by)
 	}
@@ -259,19 +227,13 @@ func (p *play) isShared(claim, by string) error {
 // it does not, and when the trouble ends its gate opens by itself.
 func (p *play) handOver(from, to *member, how string, trouble, end func() error, reasons string) (v volume) {
 	p.step(from.name+", which leads, "+how+": "+to.name+" makes the next volume", func() (_ string, err error) {
-		if v, err = p.madeBy(to, trouble); err != nil {
-			return "", err
-		}
+		v = must(p.madeBy(to, trouble))
 		return v.took(), to.leads()
 	})
 	p.step("and "+from.name+" says why it does not", func() (string, error) { return from.closes(reasons) })
 	p.step("when that has ended, its gate opens by itself, and "+to.name+" goes on leading", func() (string, error) {
-		if err := end(); err != nil {
-			return "", err
-		}
-		if err := from.opens(); err != nil {
-			return "", err
-		}
+		check(end())
+		check(from.opens())
 		v, err := p.madeBy(to, func() error { return nil })
 		return v.took(), err
 	})
@@ -302,15 +264,9 @@ func (p *play) dies(from, to *member) {
 		return v.took(), err
 	})
 	p.step("it comes back and stands by", func() (string, error) {
-		if err := from.cable("up"); err != nil {
-			return "", err
-		}
-		if _, err := p.do(from.starts); err != nil {
-			return "", err
-		}
-		if err := from.opens(); err != nil {
-			return "", err
-		}
+		check(from.cable("up"))
+		must(p.do(from.starts))
+		check(from.opens())
 		return "", to.leads()
 	})
 }
@@ -325,20 +281,13 @@ func (p *play) squashed(machine, other *member) {
 	}
 	var claim string
 	p.step("exported with root_squash: both close the pool", func() (string, error) {
-		if err := both("root_squash"); err != nil {
-			return "", err
-		}
-		theirs, err := other.closes("[A-Za-z]+")
-		if err != nil {
-			return "", err
-		}
+		check(both("root_squash"))
+		theirs := must(other.closes("[A-Za-z]+"))
 		ours, err := machine.closes("RootSquashed")
 		return ours + "; " + theirs, err
 	})
 	p.step("a claim says so, and check with its hint", func() (_ string, err error) {
-		if claim, err = p.claim("net"); err != nil {
-			return "", err
-		}
+		claim = must(p.claim("net"))
 		said, err := p.refused(claim, "PoolClosed")
 		if err == nil && !strings.Contains(said, "root_squash") {
 			err = fmt.Errorf("the claim says: %s", said)
@@ -350,9 +299,7 @@ func (p *play) squashed(machine, other *member) {
 		return said, err
 	})
 	p.step("exported without it: the pool opens by itself, and the claim is served", func() (string, error) {
-		if err := both("no_root_squash"); err != nil {
-			return "", err
-		}
+		check(both("no_root_squash"))
 		_, err := p.waitBound(claim)
 		return "", err
 	})
@@ -360,10 +307,7 @@ func (p *play) squashed(machine, other *member) {
 
 // equal compares the directories and records below a path with the chapter's volumes.
 func (p *play) equal(path string) (string, error) {
-	volumes, err := p.volumes()
-	if err != nil {
-		return "", err
-	}
+	volumes := must(p.volumes())
 	var want []string
 	for _, v := range volumes {
 		want = append(want, v.Name, v.Name+".json")

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What daemons do with each other's leases is tested in test/e2e and test/chaos. Here are the
+// What daemons do with each other's leases is tested in test/e2e and test/weather. Here are the
 // single steps, which neither can time.
 
 // server is an API server's one lease. Its version grows with each write of anything in the
