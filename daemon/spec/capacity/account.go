@@ -223,6 +223,22 @@ func (a *Account) Take(volume string, bytes uint64, s Space) (*Taken, error) {
 	return &Taken{account: a, volume: volume, bytes: bytes}, nil
 }
 
+// Reserve is Take for a volume of which the caller makes nothing: what is returned is dropped, and
+// nil for one that has its promise already.
+func (a *Account) Reserve(volume string, bytes uint64, s Space) (*Taken, error) {
+	a.book.mu.Lock()
+	defer a.book.mu.Unlock()
+	if _, held := a.volumes[volume]; held || a.flights[volume] != nil {
+		return nil, nil
+	}
+	if err := a.fits(bytes, s); err != nil {
+		return nil, err
+	}
+	a.replace(volume, Promise{Volume: bytes})
+	a.begin(volume)
+	return &Taken{account: a, volume: volume, bytes: bytes}, nil
+}
+
 func (a *Account) fits(bytes uint64, s Space) error {
 	if room := a.room(s); bytes > room.Free {
 		return &FullError{Room: room, Asked: bytes}
@@ -259,6 +275,18 @@ func (t *Taken) End(kept bool) (certain bool) {
 	defer a.book.mu.Unlock()
 	f := a.flights[t.volume]
 	f.kept, f.lost = f.kept || kept, f.lost || !kept
+	return t.ends(f)
+}
+
+// Drop ends what Reserve began. What was not made meanwhile is free again; certain is as of End.
+func (t *Taken) Drop() (certain bool) {
+	t.account.book.mu.Lock()
+	defer t.account.book.mu.Unlock()
+	return t.ends(t.account.flights[t.volume])
+}
+
+func (t *Taken) ends(f *flight) (certain bool) {
+	a := t.account
 	if f.calls--; f.calls > 0 {
 		return true
 	}
