@@ -213,14 +213,27 @@ type Taken struct {
 func (a *Account) Take(volume string, bytes uint64, s Space) (*Taken, error) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
-	if _, held := a.volumes[volume]; !held && a.flights[volume] == nil {
-		if err := a.fits(bytes, s); err != nil {
+	if !a.holds(volume) {
+		if err := a.promise(volume, bytes, s); err != nil {
 			return nil, err
 		}
-		a.replace(volume, Promise{Volume: bytes})
 	}
 	a.begin(volume)
 	return &Taken{account: a, volume: volume, bytes: bytes}, nil
+}
+
+// holds reports whether a volume has a promise, or is being made.
+func (a *Account) holds(volume string) bool {
+	_, held := a.volumes[volume]
+	return held || a.flights[volume] != nil
+}
+
+func (a *Account) promise(volume string, bytes uint64, s Space) error {
+	if err := a.fits(bytes, s); err != nil {
+		return err
+	}
+	a.replace(volume, Promise{Volume: bytes})
+	return nil
 }
 
 // Reserve is Take for a volume of which the caller makes nothing: what is returned is dropped, and
@@ -228,13 +241,12 @@ func (a *Account) Take(volume string, bytes uint64, s Space) (*Taken, error) {
 func (a *Account) Reserve(volume string, bytes uint64, s Space) (*Taken, error) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
-	if _, held := a.volumes[volume]; held || a.flights[volume] != nil {
+	if a.holds(volume) {
 		return nil, nil
 	}
-	if err := a.fits(bytes, s); err != nil {
+	if err := a.promise(volume, bytes, s); err != nil {
 		return nil, err
 	}
-	a.replace(volume, Promise{Volume: bytes})
 	a.begin(volume)
 	return &Taken{account: a, volume: volume, bytes: bytes}, nil
 }
