@@ -122,18 +122,14 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		g.publishers.Changed()
 		g.presence.NodeChanged()
 	})
-	g.pods = g.client.PendingPods(g.filter.KeepPod, func(was, now *corev1.Pod) {
-		if g.filter.PodChanged(was, now) {
-			g.pods.Relist()
-		}
-		g.controller.PodChanged(was, now)
-	})
+	g.pods = g.client.PendingPods(g.filter.KeepPod, g.podChanged)
 	g.publishers, g.presence = g.newPublishers(), g.newPresence()
 	options := controllers.Options{
 		Self: self, Identity: leadership.Identity(cfg.Node), Host: d.host, BoundNode: func() string { return g.client.Credential().Node },
-		Holder:  g.presence.Other,
-		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
-		Listers: controllers.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes, Pods: g.pods},
+		Holder: g.presence.Other,
+		Pools:  d.pools(cfg, func() string { return g.controller.Cluster() }),
+		Listers: controllers.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(),
+			Nodes: g.nodes, Pods: g.pods},
 		AllHeld: g.filter.AllHeld,
 		API:     g.client, Events: g.client, Published: g.publishers,
 		Metrics: observer{d.metrics, d.changed, g.publishers}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,

@@ -110,23 +110,6 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 	return facts, h, verdict, nil
 }
 
-// gather gathers what the rules about a claim's request depend on.
-func (c *Controller) gather(ctx context.Context, claim *corev1.PersistentVolumeClaim) (f plan.ClaimFacts, h disk.Handle, err error) {
-	f, h = c.claimFacts(ctx, claim)
-	if plan.SourceMatters(f) {
-		if f.From, err = c.sourceFacts(ctx, f); err != nil {
-			return f, h, err
-		}
-	}
-	if f.Pool.Source == plan.SourceCSI {
-		if f.Driver, err = c.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
-			return f, h, err
-		}
-	}
-	f.Nodes = c.nodesFor(ctx, claim)
-	return f, h, nil
-}
-
 // recount counts the nodes before a claim is refused, given back, or kept waiting here: another
 // node may have joined or gone meanwhile.
 func (c *Controller) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Verdict) plan.Verdict {

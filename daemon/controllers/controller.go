@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/begun"
@@ -372,17 +371,6 @@ func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {
 	}
 	return c.workers[""]
 }
-
-// ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
-func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) {
-	for _, claim := range c.Listers.Claims.List() {
-		c.noteWaiting(nil, claim)
-	}
-	c.requeueClaims("")
-}
-
-// PodChanged is called with each pod of Listers.Pods that came, changed or went.
-func (c *Controller) PodChanged(_, _ *corev1.Pod) { signal(c.placing) }
 
 // NodeChanged looks again at every claim when this node appears or its labels change, and at every
 // pool when it appears or goes.

@@ -26,6 +26,9 @@ const (
 	placeAgain = 30 * time.Second // for a pod whose claims are refused
 )
 
+// PodChanged is called with each pod of Listers.Pods that came, changed or went.
+func (c *Controller) PodChanged(_, _ *corev1.Pod) { signal(c.placing) }
+
 // place chooses nodes until ctx ends.
 func (c *Controller) place(ctx context.Context) {
 	p := placer{c, map[string]time.Time{}}
@@ -89,7 +92,9 @@ func (p *placer) open(pod *corev1.Pod) (all []*corev1.PersistentVolumeClaim) {
 
 // choose writes this node's name on a pod's claims, or tells them why not. It returns when to look
 // again.
-func (p *placer) choose(ctx context.Context, pod *corev1.Pod, open []*corev1.PersistentVolumeClaim) time.Duration {
+func (p *placer) choose(
+	ctx context.Context, pod *corev1.Pod, open []*corev1.PersistentVolumeClaim,
+) time.Duration {
 	t, err := p.reserve(ctx, podclaims.Pod{Namespace: pod.Namespace, Name: pod.Name,
 		Claims: plan.PodClaims(pod)})
 	if err != nil {
@@ -98,13 +103,15 @@ func (p *placer) choose(ctx context.Context, pod *corev1.Pod, open []*corev1.Per
 	if t.Refusal != nil {
 		for _, of := range t.Claims {
 			if v := t.Verdict(of.Placed()); plan.NodeOpen(of.Claim) {
-				p.reportClaim(of.Claim, plan.Verdict{Action: plan.Wait, Reason: v.Reason, Message: v.Message}, of.Pool.Name)
+				v.Action = plan.Wait
+				p.reportClaim(of.Claim, v, of.Pool.Name)
 			}
 		}
 		return placeAgain
 	}
+	took := "took the claim for this node, which pod " + pod.Name + " names"
 	for _, claim := range open {
-		if _, err := p.assign(ctx, claim, p.Node, "took the claim for this node, which pod "+pod.Name+" names"); err != nil {
+		if _, err := p.assign(ctx, claim, p.Node, took); err != nil {
 			p.NodeRequest("claims of pods that name this node", err)
 		}
 	}

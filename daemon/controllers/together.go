@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
@@ -81,6 +82,14 @@ func (t *together) endAll() {
 	}
 }
 
+// ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
+func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) {
+	for _, claim := range c.Listers.Claims.List() {
+		c.noteWaiting(nil, claim)
+	}
+	c.requeueClaims("")
+}
+
 // noteWaiting keeps account of a claim that waits for its volume (now is nil: it is gone).
 func (c *Controller) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 	claim := cmp.Or(now, was)
@@ -106,8 +115,11 @@ func (c *Controller) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 
 // mayMake reports whether a claim's volume can be made as far as the other claims of its pod go. If
 // not, they are given back with it, or wait with it.
-func (c *Controller) mayMake(ctx context.Context, f plan.ClaimFacts) (may bool, after time.Duration, err error) {
-	if !c.PodClaim(f.Claim, f.Class, f.Pool) || c.pods.has(string(f.Claim.UID)) || c.allFits(ctx, f.Claim) {
+func (c *Controller) mayMake(
+	ctx context.Context, f plan.ClaimFacts,
+) (may bool, after time.Duration, err error) {
+	if !c.PodClaim(f.Claim, f.Class, f.Pool) || c.pods.has(string(f.Claim.UID)) ||
+		c.allFits(ctx, f.Claim) {
 		return true, 0, nil
 	}
 	pods, known, err := c.pods.finder.Using(f.Claim.Namespace, f.Claim.Name, time.Now().Add(-f.Age))
@@ -200,6 +212,25 @@ func (c *Controller) reserve(ctx context.Context, pod podclaims.Pod) (plan.Toget
 	return t, nil
 }
 
+// gather gathers what the rules about a claim's request depend on.
+func (c *Controller) gather(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim,
+) (f plan.ClaimFacts, h disk.Handle, err error) {
+	f, h = c.claimFacts(ctx, claim)
+	if plan.SourceMatters(f) {
+		if f.From, err = c.sourceFacts(ctx, f); err != nil {
+			return f, h, err
+		}
+	}
+	if f.Pool.Source == plan.SourceCSI {
+		if f.Driver, err = c.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
+			return f, h, err
+		}
+	}
+	f.Nodes = c.nodesFor(ctx, claim)
+	return f, h, nil
+}
+
 // volumeHere is the name of a pod's claim that has its volume on this node, "" if none has.
 func (c *Controller) volumeHere(pod podclaims.Pod) string {
 	for _, v := range c.Listers.Volumes.List() {
@@ -214,7 +245,9 @@ func (c *Controller) volumeHere(pod podclaims.Pod) string {
 // refuseAll gives back the claims of a pod that are this node's, or has them wait. It returns when
 // to look at the claim of f again. One for which kube-controller-manager is about to ask comes again
 // by that: to write it now could collide with that (plan.ForClaim).
-func (c *Controller) refuseAll(ctx context.Context, f plan.ClaimFacts, t plan.Together) (after time.Duration, err error) {
+func (c *Controller) refuseAll(
+	ctx context.Context, f plan.ClaimFacts, t plan.Together,
+) (after time.Duration, err error) {
 	nodes := c.nodeCount(ctx, time.Minute)
 	for _, of := range t.Claims {
 		if plan.Chosen(of.Claim) != c.Node || plan.OnlySelected(of.Claim) {

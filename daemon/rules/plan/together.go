@@ -33,8 +33,9 @@ type Together struct {
 // has none yet, its class waits for the pod and leads to this pool of one node, and no other node
 // was chosen for it, nor any by its author.
 func (s Self) PodClaim(c *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, pool Pool) bool {
-	return c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && WaitsForConsumer(class) && !pool.OfAllNodes() &&
-		c.Annotations[ProvisionOnNode] == "" && (Chosen(c) == "" || Chosen(c) == s.Node) && s.mayServe(c)
+	ours := Chosen(c) == "" || Chosen(c) == s.Node && c.Annotations[ProvisionOnNode] == ""
+	return ours && c.Spec.VolumeName == "" && c.DeletionTimestamp == nil && s.mayServe(c) &&
+		WaitsForConsumer(class) && pool.OfOneNode()
 }
 
 // Impossible reports why a claim cannot have its volume on this node. What only has to be waited
