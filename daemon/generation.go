@@ -57,6 +57,7 @@ type generation struct {
 	volumes *kube.Informer[*corev1.PersistentVolume]
 	common  []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
 	nodes   *kube.Informer[*corev1.Node]
+	pods    *kube.Informer[*corev1.Pod] // that wait to start on this node
 	// contents are the VolumeSnapshotContents of the daemon's driver, nil where no pool takes
 	// snapshots.
 	contents *kube.Informer[*snapshotapi.Content]
@@ -121,12 +122,15 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		g.publishers.Changed()
 		g.presence.NodeChanged()
 	})
+	g.pods = g.client.PendingPods(g.filter.KeepPod, g.podChanged)
 	g.publishers, g.presence = g.newPublishers(), g.newPresence()
 	options := controllers.Options{
 		Self: self, Identity: leadership.Identity(cfg.Node), Host: d.host, BoundNode: func() string { return g.client.Credential().Node },
-		Holder:  g.presence.Other,
-		Pools:   d.pools(cfg, func() string { return g.controller.Cluster() }),
-		Listers: controllers.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(), Nodes: g.nodes},
+		Holder: g.presence.Other,
+		Pools:  d.pools(cfg, func() string { return g.controller.Cluster() }),
+		Listers: controllers.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(),
+			Nodes: g.nodes, Pods: g.pods},
+		AllHeld: g.filter.AllHeld,
 		API:     g.client, Events: g.client, Published: g.publishers,
 		Metrics: observer{d.metrics, d.changed, g.publishers}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers,
@@ -150,7 +154,7 @@ func (g *generation) run(ctx context.Context) {
 	runs := []func(context.Context){
 		g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents,
 		g.client.RunTombstoneGC, g.runPresence, g.followKubeconfig, g.renewCredential,
-		g.followClaimIndex,
+		g.followClaimIndex, func(ctx context.Context) { kube.RunOptional(ctx, g.pods) },
 	}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)

@@ -33,7 +33,7 @@ var outside = []dependency{
 	}},
 	{"k8s.io/api/", "the objects that rules decide about", []string{
 		"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/rules/adoptrules",
-		"daemon/controllers/binding", "daemon/rules/claimfilter", "daemon/kube/claimindex",
+		"daemon/controllers/podclaims", "daemon/rules/claimfilter", "daemon/kube/claimindex",
 		"daemon/controllers", "daemon/controllers/everynode", "daemon/controllers/expansion",
 		"daemon/adopt/follow", "daemon/adopt/forget", "daemon/controllers/away", "daemon/kube",
 		"daemon/controllers/leadership", "daemon/controllers/ownership", "daemon/rules/plan",
@@ -50,8 +50,8 @@ var outside = []dependency{
 		"daemon/controllers/expansion", "daemon/rules/plan",
 	}},
 	{"k8s.io/apimachinery/pkg/apis/meta/v1", "the objects that rules decide about", []string{
-		"cmd/hostpath-provisioner", "daemon/rules/adoptrules", "daemon/adopt/follow",
-		"daemon/adopt/forget", "daemon/kube", "daemon/rules/plan", "daemon/spec/snapshotapi",
+		"cmd/hostpath-provisioner", "daemon/rules/adoptrules", "daemon/rules/claimfilter",
+		"daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/rules/plan", "daemon/spec/snapshotapi",
 		"daemon/adopt/why", "packaging",
 	}},
 	{"k8s.io/apimachinery/pkg/util/validation", "names as the API server allows them", []string{
@@ -59,8 +59,8 @@ var outside = []dependency{
 		"daemon/rules/plan", "daemon/host/state", "packaging",
 	}},
 	{"k8s.io/apimachinery/pkg/types", "patches and names", []string{
-		"daemon/adopt", "daemon/controllers/binding", "daemon/rules/claimfilter",
-		"daemon/adopt/follow", "daemon/kube", "daemon/controllers/report",
+		"daemon/adopt", "daemon/rules/claimfilter", "daemon/adopt/follow",
+		"daemon/kube", "daemon/controllers/report",
 		"daemon/spec/snapshotapi",
 	}},
 	{"k8s.io/apimachinery/pkg/runtime", "objects of an API group that k8s.io/api has not", []string{
@@ -72,15 +72,15 @@ var outside = []dependency{
 	{"k8s.io/apimachinery/pkg/api/errors", "what the API server refused", []string{
 		"daemon/adopt", "daemon/controllers", "daemon/controllers/expansion",
 		"daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/controllers/presence",
-		"daemon/controllers/report", "daemon/controllers/storagecapacity",
-		"daemon/adopt/unpublish", "daemon/adopt/why",
+		"daemon/controllers/podclaims", "daemon/controllers/report",
+		"daemon/controllers/storagecapacity", "daemon/adopt/unpublish", "daemon/adopt/why",
 	}},
 	{"k8s.io/apimachinery/pkg/", "an object and a selector of the API server's, compared with what is known here", []string{
 		"daemon/kube/claimindex",
 	}},
 	{"k8s.io/apimachinery/", "requests and watches", []string{"daemon/kube"}},
 	{"k8s.io/client-go/util/workqueue", "queues with retries", []string{
-		"daemon/controllers/binding", "daemon/controllers",
+		"daemon/controllers/podclaims", "daemon/controllers",
 	}},
 	{"k8s.io/client-go/", "the API", []string{"daemon/kube"}},
 	{"k8s.io/klog/v2", "to silence client-go", []string{"cmd/hostpath-provisioner"}},

@@ -50,6 +50,14 @@ func (g *generation) allVolumes() controllers.Lister[*corev1.PersistentVolume] {
 	return append(kube.Union[*corev1.PersistentVolume]{g.volumes}, g.common...)
 }
 
+// podChanged has the pods read once more where there is room for those that were not held.
+func (g *generation) podChanged(was, now *corev1.Pod) {
+	if g.filter.PodChanged(was, now) {
+		g.pods.Relist()
+	}
+	g.controller.PodChanged(was, now)
+}
+
 // classChanged has the claims read once more where which of them are held depends on a class.
 func (g *generation) classChanged(was, now *storagev1.StorageClass) {
 	if g.filter.ClassChanged(now) {

@@ -33,6 +33,9 @@ type Options struct {
 	// default.
 	ClassPrefix string
 	NoClasses   bool // print no StorageClasses
+	// NoPods gives the daemons no right to read pods: the claims of a pod get their volumes each for
+	// itself then, and pods that name their node get none.
+	NoPods bool
 	// ClaimIndex prints the policies by which the API server labels claims, and volumes that are
 	// kept for them (daemon/kube/claimindex). A server before Kubernetes
 	// 1.36 does not have its kind.

@@ -232,7 +232,7 @@ func TestLeastPrivileges(t *testing.T) {
 		"[] [persistentvolumeclaims] [] [] [get list watch patch]",
 		"[] [persistentvolumeclaims/status] [] [] [patch]",
 		"[] [persistentvolumes] [] [] [get list watch create patch delete]",
-		"[] [pods] [] [] [list]",
+		"[] [pods] [] [] [list watch]",
 		"[] [nodes] [] [] [get list watch]",
 		"[] [namespaces] [kube-system] [] [get]", // its UID is the cluster's
 		"[] [events] [] [] [create get patch]",
@@ -252,6 +252,16 @@ func TestLeastPrivileges(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// The right to read pods is left out where that is asked for, and nothing else.
+func TestNoPods(t *testing.T) {
+	with, without := Rights(Options{Namespace: "n", Provisioner: "p"}), Rights(Options{Namespace: "n", Provisioner: "p", NoPods: true})
+	ofPods := slices.DeleteFunc(slices.Clone(with), func(r Right) bool { return r.Resource != "pods" })
+	rest := slices.DeleteFunc(with, func(r Right) bool { return r.Resource == "pods" })
+	if len(ofPods) != 2 || !slices.Equal(rest, without) {
+		t.Errorf("of pods %v; without them %v", ofPods, without)
 	}
 }
 

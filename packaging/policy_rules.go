@@ -53,13 +53,12 @@ var eventsPolicy = policy{
 	name: "events", resource: "events", operations: []string{"CREATE", "UPDATE"},
 	rules: slices.Concat([]rule{
 		{`has(variables.was.source.component) && variables.was.source.component == 'hostpath-provisioner' && has(variables.was.reportingComponent) && variables.was.reportingComponent == 'hostpath-provisioner'`, "the event is another program's"},
-		{`variables.was.involvedObject.kind in ['PersistentVolumeClaim', 'PersistentVolume', 'Pod', 'Node', 'VolumeSnapshot']`, "the event is about another kind of object"},
+		{`variables.was.involvedObject.kind in ['PersistentVolumeClaim', 'PersistentVolume', 'Node', 'VolumeSnapshot']`, "the event is about another kind of object"},
 		// As long as a daemon makes one (words.MessageMax).
 		{`size(variables.now.?message.orValue('')) <= 1024`, "the event's message is too long"},
 	}, atCreate(
 		rule{`has(variables.now.source.host) && variables.now.source.host == variables.node && has(variables.now.reportingInstance) && variables.now.reportingInstance == variables.node`, "the event is another node's"},
 		rule{`variables.now.involvedObject.kind != 'Node' || variables.now.involvedObject.name == variables.node`, "the event is about another node"},
-		rule{`variables.now.involvedObject.kind != 'Pod' || variables.now.reason == 'MixedBinding'`, "of a pod nothing else is reported"},
 		rule{`variables.owners.size() == 0 && variables.finalizers.size() == 0`, "an event has neither owner nor finalizer"},
 	), atUpdate(append(unchanged(),
 		rule{`variables.finalizers == variables.wasFinalizers`, "finalizers stay as they are"},

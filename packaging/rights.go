@@ -37,7 +37,9 @@ var rights = []right{
 	{everywhere, "", "persistentvolumeclaims", "", []string{"get", "list", "watch", "patch"}, "patch: the node's name on a claim", false},
 	{everywhere, "", "persistentvolumeclaims/status", "", []string{"patch"}, "how far the expansion of a claim is", false},
 	{everywhere, "", "persistentvolumes", "", []string{"get", "list", "watch", "create", "patch", "delete"}, "patch: the finalizer off, the size after an expansion", false},
-	{everywhere, "", "pods", "", []string{"list"}, "a pod whose claims choose nodes differently; adopt: does the other program run?", false},
+	{everywhere, "", "pods", "", []string{"list", "watch"},
+		"which claims are of one pod; pods that name this node themselves; adopt: does the other " +
+			"program run? (manifests --no-pods)", false},
 	{everywhere, "", "nodes", "", []string{"get", "list", "watch"}, "its own; get: does the one that was chosen exist; list: those that publish no capacity", false},
 	{everywhere, "", "namespaces", "kube-system", []string{"get"}, "its UID tells this cluster from others", false},
 	{everywhere, "", "events", "", []string{"create", "get", "patch"}, "patch: the count of one that is repeated", false},
@@ -99,7 +101,9 @@ func (r role) yaml(o Options) string {
 }
 
 // gives reports whether the manifests give a right.
-func (o Options) gives(r right) bool { return !r.confined || o.Confine.Any() }
+func (o Options) gives(r right) bool {
+	return (!r.confined || o.Confine.Any()) && !(o.NoPods && r.resource == "pods")
+}
 
 const roleObjects = `---
 apiVersion: rbac.authorization.k8s.io/v1

@@ -222,6 +222,13 @@ func gatherRights(ctx context.Context, client *kube.Client, f *clustercheck.Fact
 	if err != nil {
 		return err
 	}
+	ofPods := func(a kube.Access) bool { return a.Resource == "pods" }
+	for _, a := range lacks {
+		if ofPods(a) {
+			f.Rights.Pods = append(f.Rights.Pods, a.String())
+		}
+	}
+	lacks = slices.DeleteFunc(lacks, ofPods)
 	f.Rights.Renewal = !slices.ContainsFunc(more, func(a kube.Access) bool { return a.Subresource == "token" })
 	f.Rights.Reviewed, f.Rights.Lacks = len(always), texts(lacks)
 	if f.Policies.Any() {

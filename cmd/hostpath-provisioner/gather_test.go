@@ -120,6 +120,7 @@ func TestGatherFromTheCluster(t *testing.T) {
 			c.has["/selfsubjectreviews"] = strings.ReplaceAll(c.has["/selfsubjectreviews"], "node-a", "node-b")
 		}, map[string]string{"identity": "wrong BoundToOtherNode", "exit": "1"}},
 		"a right that lacks":              {func(c clusterAPI) { c.lacks["patch persistentvolumeclaims"] = true }, map[string]string{"rights": "wrong RightsMissing", "exit": "1"}},
+		"no right to pods":                {func(c clusterAPI) { c.lacks["list pods"] = true }, map[string]string{"rights": "warning PodsUnread"}},
 		"a right too many":                {func(c clusterAPI) { delete(c.lacks, "get secrets") }, map[string]string{"rights": "warning TooManyRights"}},
 		"reviews that fail":               {func(c clusterAPI) { c.refuse["/selfsubjectaccessreviews"] = failed }, map[string]string{"rights": `unknown review the rights of this identity: etcd is away`, "exit": "1"}},
 		"policies that are not all there": {func(c clusterAPI) { c.refuse["/persistentvolumes"] = denied }, map[string]string{"policies": "wrong PoliciesMissing", "exit": "1"}},

@@ -111,6 +111,7 @@ var clusterHints = map[string]string{
 	clustercheck.ReasonNodeMissing:           "correct node in the configuration, or see: kubectl get nodes",
 	clustercheck.ReasonHostnameMissing:       "an administrator runs: kubectl label node NODE kubernetes.io/hostname=NODE",
 	clustercheck.ReasonRightsMissing:         rightsHint,
+	clustercheck.ReasonPodsUnread:            rightsHint,
 	clustercheck.ReasonTooManyRights:         enrollHint,
 	clustercheck.ReasonNoPolicies:            manifestsHint,
 	clustercheck.ReasonPoliciesUnreadable:    manifestsHint,

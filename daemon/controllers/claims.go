@@ -47,8 +47,6 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (after ti
 	switch verdict.Action {
 	case plan.Assign:
 		return c.take(ctx, facts)
-	case plan.Release:
-		return c.release(ctx, facts, verdict)
 	case plan.Remind:
 		return verdict.After, c.remind(ctx, facts, verdict)
 	case plan.Provision:
@@ -58,16 +56,16 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (after ti
 		if may, err := c.mayProvision(ctx, claim); err != nil || !may {
 			return 0, err
 		}
+		if may, after, err := c.mayMake(ctx, facts); err != nil || !may {
+			return after, err
+		}
 		return c.provision(ctx, h, facts)
 	case plan.Wait:
 		if wait := w.outage.unexplained(time.Now()); wait > 0 && verdict.Reason == plan.ReasonPoolClosed {
 			return wait, nil
 		}
 	}
-	if !c.reportClaim(claim, verdict, facts.Pool.Name) {
-		return report.LimitedRetry, nil
-	}
-	return c.lookAgainAfter(i.uid, verdict), nil
+	return c.refuse(ctx, facts, verdict)
 }
 
 // lookAgainAfter returns when to look again at the claim or volume with this UID, about which a
@@ -82,20 +80,10 @@ func (c *Controller) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 // decide gathers what a decision depends on, and asks for it: once more where the first verdict
 // depends on what has to be asked of the API server.
 func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
-	facts, h := c.claimFacts(ctx, claim)
-	if plan.SourceMatters(facts) {
-		var err error
-		if facts.From, err = c.sourceFacts(ctx, facts); err != nil {
-			return facts, h, plan.Verdict{}, err
-		}
+	facts, h, err := c.gather(ctx, claim)
+	if err != nil {
+		return facts, h, plan.Verdict{}, err
 	}
-	if facts.Pool.Source == plan.SourceCSI {
-		var err error
-		if facts.Driver, err = c.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
-			return facts, h, plan.Verdict{}, err
-		}
-	}
-	facts.Nodes = c.nodesFor(ctx, claim)
 	if plan.Contended(facts) {
 		facts.Taken, facts.Lag = c.stagger.lately(time.Now())
 		facts.Backlog = c.inFlight.backlog(string(claim.UID), func() time.Duration { return c.stagger.arrive(time.Now(), plan.AssignInterval(facts.Nodes)) })
@@ -184,6 +172,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 // that was made for it and never published is looked at with the pool's records.
 func (c *Controller) dropClaim(i item) {
 	c.said.Forget(i.uid)
+	c.pods.end(i.uid)
 	c.expander.Forget(i.uid)
 	c.copies.cancel(i.uid)
 	if pool := c.inFlight.forget(i.uid); pool != "" {
@@ -244,7 +233,8 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	c.Metrics.Claim(w.Name, plan.ReasonProvisioningSucceeded, took)
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
 		Message: fmt.Sprintf("volume %s is %s%s", pv.Name, whereOf(f), c.copies.takeNotes(f))}, w.Name)
-	c.binding.Provisioned(f.Claim)
+	c.pods.waiting.Drop(f.Claim.Namespace, string(f.Claim.UID))
+	c.pods.end(string(f.Claim.UID))
 	return c.inFlight.awaited(string(f.Claim.UID)), nil // it is looked at once more whether the object is there
 }
 
@@ -358,14 +348,7 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 func (c *Controller) spaceTaken(ctx context.Context, f plan.ClaimFacts, left capacity.Room) (time.Duration, error) {
 	c.inFlight.abandon(string(f.Claim.UID)) // nothing was made
 	f.Room = left
-	verdict := c.recount(ctx, &f, plan.ForClaim(f))
-	if verdict.Action == plan.Release {
-		return c.release(ctx, f, verdict)
-	}
-	if !c.reportClaim(f.Claim, verdict, f.Pool.Name) {
-		return report.LimitedRetry, nil
-	}
-	return c.lookAgainAfter(string(f.Claim.UID), verdict), nil
+	return c.refuse(ctx, f, c.recount(ctx, &f, plan.ForClaim(f)))
 }
 
 // createFailed: a pool that moved is looked at before anything is said; its gate then says why.

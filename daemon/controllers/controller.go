@@ -9,15 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/begun"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/binding"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/everynode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/expansion"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
@@ -58,6 +57,9 @@ type Options struct {
 	Events  Events
 	// Published may be nil: no claim is told that it fits on no node then.
 	Published Published
+	// AllHeld reports whether Listers.Claims has all claims of a namespace that have no node. It
+	// may be nil: it has.
+	AllHeld func(namespace string) bool
 	// Contents and Snapshots are nil where no pool takes snapshots.
 	Contents  WatchedLister[*snapshotapi.Content]
 	Snapshots Snapshots
@@ -93,7 +95,8 @@ type Controller struct {
 	driver   driver
 	kept     *keptVolumes
 	stagger  stagger
-	binding  *binding.Warner
+	pods     together
+	placing  chan struct{} // a pod that names this node, or a claim without one, came or changed
 	expander *expansion.Expander
 	pools    []plan.Pool // that are configured here
 	cluster  *ownership.Cluster
@@ -137,16 +140,11 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
 	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2},
-		kept: newKeptVolumes(), unplaced: make(chan struct{}, 1)}
+		kept: newKeptVolumes(), unplaced: make(chan struct{}, 1), placing: make(chan struct{}, 1)}
 	if o.Contents != nil {
 		c.contents = newQueue()
 	}
-	c.binding = binding.New(binding.Options{
-		API: o.API, Events: o.Events, Log: o.Log, Allow: c.mayWarn,
-		Classes: func() []*storagev1.StorageClass { return c.Listers.Classes.List() },
-		Volumes: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
-		Nodes:   func(ctx context.Context) int { return c.nodeCount(ctx, bindingNodes) },
-	})
+	c.pods.finder = podclaims.NewFinder(o.API)
 	c.refusals = c.newRefusals()
 	c.cluster = c.newCluster()
 	c.expander = c.newExpander()
@@ -181,9 +179,6 @@ func newQueue() queue {
 	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](100*time.Millisecond, 30*time.Second))
 }
 
-// bindingNodes is how old the number of nodes may be by which pods are looked at again.
-const bindingNodes = 10 * time.Minute
-
 // grace is how long Run waits for work under way when its context ends. A worker that hangs in the
 // kernel is left behind: every step can be repeated by the next process.
 const grace = 3 * time.Second
@@ -214,13 +209,15 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 				all.Go(func() { work(ctx, c.contents, func(i item) (time.Duration, error) { return c.content(ctx, i) }) })
 			}
 		}
-		all.Go(func() { c.binding.Run(ctx) })
+		all.Go(func() { c.pods.finder.Run(ctx) })
+		if c.Listers.Pods != nil {
+			all.Go(func() { c.place(ctx) })
+		}
 		if c.Published != nil {
 			all.Go(func() { c.explain(ctx) })
 		}
 		<-ctx.Done()
 	case <-ctx.Done():
-		c.binding.Run(ctx) // to end what it has begun
 	}
 	if c.contents != nil {
 		c.contents.ShutDown()
@@ -231,6 +228,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		w.purges.ShutDown()
 	}
 	waitFor(&all, grace)
+	c.pods.endAll()
 	c.finishLetGo(ctx)
 	for _, w := range c.workers {
 		w.elector.Resign()
@@ -294,6 +292,10 @@ func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error))
 
 // ClaimChanged is called with each kept claim that came, changed or went (now is nil).
 func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
+	c.noteWaiting(was, now)
+	if now != nil && plan.NodeOpen(now) {
+		signal(c.placing)
+	}
 	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
 		signal(c.unplaced)
 		return // unplaced.go has it
@@ -369,9 +371,6 @@ func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {
 	}
 	return c.workers[""]
 }
-
-// ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
-func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) { c.requeueClaims("") }
 
 // NodeChanged looks again at every claim when this node appears or its labels change, and at every
 // pool when it appears or goes.

@@ -331,12 +331,7 @@ func TestRecheckComesBackForWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &shelf{records: []record.Record{{PV: "pvc-a", ClaimUID: "a", Retained: true}, {PV: "pvc-b", ClaimUID: "b", Place: record.InPool}}}
 		c, w := stand(&api{}, disk)
-		defer func() { // its queues end
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			c.binding.Run(ended)
-			c.End()
-		}()
+		defer c.End()
 		c.inFlight.published("b")
 		if err := c.recheck(t.Context(), w); err != nil || len(disk.undone) != 0 {
 			t.Errorf("while the watch has its time: %v, undone %q", err, disk.undone)

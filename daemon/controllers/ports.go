@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/binding"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/expansion"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -36,6 +36,8 @@ type Listers struct {
 	Classes WatchedLister[*storagev1.StorageClass]       // those of our provisioner
 	Volumes Lister[*corev1.PersistentVolume]             // those of this node
 	Nodes   Lister[*corev1.Node]                         // this node alone
+	// Pods are those that wait to start on this node and use claims (plan.LeanPod). It may be nil.
+	Pods Lister[*corev1.Pod]
 }
 
 // Reader reads single objects from the API itself, before something that cannot be undone.
@@ -111,7 +113,7 @@ type API interface {
 	ClaimWriter
 	Tombstones
 	leadership.Leases
-	binding.API
+	podclaims.API
 	expansion.Writer
 }
 

@@ -382,12 +382,7 @@ func TestRefusalIsToldOnce(t *testing.T) {
 }
 
 // endAll ends what a Controller has begun: a queue has a goroutine until it is shut down.
-func endAll(c *Controller) {
-	ended, end := context.WithCancel(context.Background())
-	end()
-	c.binding.Run(ended)
-	c.End()
-}
+func endAll(c *Controller) { c.End() }
 
 // A copy is made beside the worker, and its content comes to one again when it ended.
 func TestSnapshotIsCopied(t *testing.T) {

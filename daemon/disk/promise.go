@@ -68,6 +68,24 @@ func (h Handle) create(s Storage, spec volume.Spec) error {
 	return err
 }
 
+// Reserve promises a volume that is not made yet its size, until drop is called: its creation
+// meanwhile takes nothing more. One that has a promise keeps that. The error is a
+// *capacity.FullError if the pool has less left.
+func (h Handle) Reserve(pv string, bytes uint64) (drop func(), err error) {
+	if !h.open() || !h.pool.Account.Known(h.id) {
+		return nil, errClosed
+	}
+	taken, err := h.pool.Account.Reserve(pv, bytes, h.space())
+	if err != nil || taken == nil {
+		return func() {}, err
+	}
+	return func() {
+		if certain := taken.Drop(); !certain {
+			h.pool.Recount()
+		}
+	}, nil
+}
+
 // resize is create for a volume that there is. do reports whether it has the size then by this
 // call.
 func (h Handle) resize(s Storage, pv string, bytes int64, of capacity.Space, do func() (bool, error)) error {

@@ -61,6 +61,23 @@ func (c *Client) EachPod(ctx context.Context, namespace, fields string, visit fu
 	return each(ctx, source, visit)
 }
 
+// fewPages are as many pages of pods as FewPods reads.
+const fewPages = 5
+
+// FewPods is EachPod of a namespace that reads no more than the first pages.
+func (c *Client) FewPods(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error {
+	source := c.source(c.core, "pods", func() runtime.Object { return &corev1.PodList{} })
+	source.namespace, source.fields = namespace, fields
+	options := metav1.ListOptions{Limit: defaultTimings.pageSize}
+	for range fewPages {
+		next, err := eachOfPage(ctx, source, options, visit)
+		if options.Continue = next; err != nil || next == "" {
+			return err
+		}
+	}
+	return nil
+}
+
 // EachLock reads the leader election objects of this name in all namespaces: Leases, and the
 // Endpoints of older programs, which are converted to the Lease in their annotation. It is an error
 // if the kubeconfig may not list them.

@@ -230,6 +230,19 @@ func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Informer[*corev1
 	}).WatchList()
 }
 
+// PendingPods returns an informer of the pods that wait to start on the node that Options.Node
+// names, as plan.LeanPod has them. onChange may be nil. The API server filters by both, and has an
+// index of the node (pkg/registry/core/pod, NodeNameTriggerFunc).
+func (c *Client) PendingPods(
+	keep func(*corev1.Pod) bool, onChange func(old, new *corev1.Pod),
+) *Informer[*corev1.Pod] {
+	source := c.source(c.core, "pods", func() runtime.Object { return &corev1.PodList{} })
+	source.fields = "spec.nodeName=" + c.options.Node + ",status.phase=" + string(corev1.PodPending)
+	s := NewInformer(source, keep, onChange).WatchList()
+	s.transform = plan.LeanPod
+	return s
+}
+
 func newInformer[T Object](c *Client, from *source, keep func(T) bool, transform func(T) T, onChange func(old, new T)) *Informer[T] {
 	s := NewInformer(from, keep, onChange)
 	s.transform, s.breaker = transform, &c.breaker

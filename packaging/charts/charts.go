@@ -54,6 +54,9 @@ data: {{ .data | toJson }}
 // inlineModes is the line that only a CSIDriver of pods' own volumes has.
 const inlineModes = "  volumeLifecycleModes: [Persistent, Ephemeral]\n"
 
+// podsRule is the rule for pods in a ClusterRole of the manifests.
+var podsRule = regexp.MustCompile(`(?m)^  - apiGroups: \[""\]\n    resources: \[pods\]\n(    .*\n)+`)
+
 // Conditions of Helm.
 const (
 	confined = "or .Values.poolPaths .Values.sharedPoolPaths .Values.everyNodePoolPaths"
@@ -125,7 +128,7 @@ func (d document) among(all []document) bool {
 // of a cluster that is not confined.
 func (d document) template(without []document) string {
 	same := slices.IndexFunc(without, func(o document) bool { return o.kind == d.kind && o.name == d.name })
-	text := expressions.Replace(d.text)
+	text := expressed(d.text)
 	switch {
 	case d.kind == "Namespace": // Helm's
 		return ""
@@ -140,9 +143,14 @@ func (d document) template(without []document) string {
 	case same < 0:
 		return when(confined, text)
 	case without[same].text != d.text:
-		return when(confined, text) + when("not ("+confined+")", expressions.Replace(without[same].text))
+		return when(confined, text) + when("not ("+confined+")", expressed(without[same].text))
 	}
 	return "---\n" + text
+}
+
+// expressed is an object with Helm's expressions.
+func expressed(text string) string {
+	return podsRule.ReplaceAllString(expressions.Replace(text), "{{- if .Values.pods }}\n$0{{- end }}\n")
 }
 
 func when(condition, text string) string {
@@ -169,6 +177,9 @@ audiences: []
 # Nodes whose label kubernetes.io/hostname is not their name: NODE: LABEL
 hostnames: {}
 
+# The daemons may list pods: the claims of a pod get their volumes together, and pods that name their node get theirs.
+pods: true
+
 # The API server (Kubernetes 1.36) labels claims, so that daemons do not read all of them.
 claimIndex: false
 
@@ -192,6 +203,7 @@ const schema = `{
     "confinedClasses": {"type": "array", "items": {"type": "string", "minLength": 1}},
     "audiences": {"type": "array", "items": {"type": "string", "minLength": 1}},
     "hostnames": {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
+    "pods": {"type": "boolean"},
     "claimIndex": {"type": "boolean"},
     "inlineVolumes": {"type": "boolean"}
   },

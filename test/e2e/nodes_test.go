@@ -1,16 +1,12 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -106,62 +102,5 @@ func TestRestartChangesNothing(t *testing.T) {
 	now := w.Volume(pv.Name)
 	if now.ResourceVersion != w.Volume(pv.Name).ResourceVersion || now.Status.Phase != corev1.VolumeBound {
 		t.Errorf("the volume is %s", now.Status.Phase)
-	}
-}
-
-// A pod with a claim that names its node and one that waits for the pod is warned; one whose claims
-// all wait is not.
-func TestMixedBinding(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("w", wait)
-	w.claim("named", class, "1Mi", annotate(provisionOnNode, h.node))
-	w.claim("waits", class, "1Mi")
-	w.claim("waits-too", class, "1Mi")
-	w.Bound("named")
-	w.pod("fine", []string{h.node}, "waits-too")
-	w.pod("mixed", []string{h.node}, "named", "waits")
-	w.Bound("waits")
-	w.Bound("waits-too")
-	pod, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, "mixed", metav1.GetOptions{})
-	w.Must(err)
-	event, err := w.WaitEvent(w.Soon(), pod, "MixedBinding")
-	w.Must(err)
-	want := "the claims of this pod choose their nodes differently, so that their volumes can be on different nodes: named names node " +
-		h.node + ", waits waits for the pod; let all of them name the same node in kubevirt.io/provisionOnNode, or none"
-	if event.Message != want || event.Type != corev1.EventTypeWarning {
-		t.Errorf("event %s %q, want %q", event.Type, event.Message, want)
-	}
-	events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=MixedBinding"})
-	w.Must(err)
-	if len(events.Items) != 1 {
-		t.Errorf("%d events", len(events.Items))
-	}
-}
-
-// A pod that comes when its volumes are long made is warned as well.
-func TestMixedBindingLate(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	w.claim("now", w.Class("i", immediate), "1Mi")
-	w.claim("waits", w.Class("w", wait), "1Mi")
-	w.Bound("now")
-	w.pod("early", []string{h.node}, "waits")
-	w.Bound("waits")
-	_, _, err := h.Stop(w.Ctx) // it forgets for which claims it looks
-	w.Must(err)
-	h.run()
-	w.pod("late", nil, "now", "waits")
-	pod, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, "late", metav1.GetOptions{})
-	w.Must(err)
-	nodes, err := w.Client().CoreV1().Nodes().List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
-	// Late pods are looked for the more seldom the more nodes there are, and each test has its own.
-	ctx, cancel := context.WithTimeout(w.Ctx, 2*limit+time.Duration(2*len(nodes.Items))*time.Second)
-	defer cancel()
-	event, err := w.WaitEvent(ctx, pod, "MixedBinding")
-	w.Must(err)
-	if !strings.Contains(event.Message, "now is provided at once on any node, waits waits for the pod") {
-		t.Errorf("event %q", event.Message)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -122,24 +121,6 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	}
 	w.Bound("new")
 	w.Bound("beside")
-}
-
-// Two claims of one pod fit alone and not together: one is provisioned, and the other is refused
-// and given back to the scheduler.
-func TestTwoClaimsOfAPod(t *testing.T) {
-	w := newEnvironment(t)
-	a := w.newHost("a").run()
-	w.newHost("b").run()
-	class := w.Class("c", wait)
-	one, two := w.claim("one", class, "50Mi"), w.claim("two", class, "50Mi")
-	w.pod("user", []string{a.node}, "one", "two")
-	told := []string{w.boundOrTold("one", one, "NotEnoughSpace"), w.boundOrTold("two", two, "NotEnoughSpace")}
-	slices.Sort(told)
-	if told[0] != "" || told[1] != "NotEnoughSpace" {
-		t.Errorf("the claims were told %q", told)
-	}
-	w.Eventually("the claim is given back", func() bool { return strings.Contains(a.Log(), "gave the claim back") })
-	w.Eventually("one volume is promised its size", func() bool { return a.promised() == 50<<20 })
 }
 
 // A pool of which all is promised says so: to the operator's commands, with an exit code, and to

@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 // why asks about an object, and wants each of these texts on the page.
@@ -49,16 +47,10 @@ func TestWhy(t *testing.T) {
 		t.Errorf("an administrator does not see all:\n%s", page)
 	}
 
-	direct := cluster.Pod(w.Namespace, "direct", "direct")
-	direct.Spec.NodeName = a.node
+	w.Must(w.AddNode(w.Ctx, w.Namespace+"-bare", nil))
 	w.claim("direct", waits, "1Mi")
-	_, err = w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, direct, metav1.CreateOptions{})
-	w.Must(err)
-	page = a.why(admin, "pvc", "direct", "names node "+a.node+" itself", "kubectl annotate pvc")
-	_, line, _ := strings.Cut(page, "what helps: ")
-	line, _, _ = strings.Cut(line, "\n")
-	w.kubectl(line)
-	w.Bound("direct")
+	w.podOn(w.Namespace+"-bare", "direct", "direct")
+	a.why(admin, "pvc", "direct", "the daemon of node "+w.Namespace+"-bare, which pod direct names")
 
 	w.claim("orphan", "no-such-class", "1Mi")
 	a.why(admin, "pvc", "orphan", `its class "no-such-class", which does not exist`)

@@ -126,12 +126,9 @@ var needs = map[string]func(*world) error{
 	"an expansion": patchClaim("to-grow",
 		`{"metadata":{"annotations":{"volume.kubernetes.io/storage-resizer":"hostpath-provisioner"}},"status":{"allocatedResources":{"storage":"1Gi"},"conditions":[{"type":"Resizing","status":"True"}]}}`, "status"),
 	"events": func(w *world) error {
-		for i, kind := range []string{"PersistentVolumeClaim", "PersistentVolume", "Pod", "Node"} {
+		for i, kind := range []string{"PersistentVolumeClaim", "PersistentVolume", "Node"} {
 			e := event(fmt.Sprint("need-", i), "node-a", kind,
 				map[bool]string{true: "node-a", false: "some"}[kind == "Node"])
-			if kind == "Pod" {
-				e.Reason = "MixedBinding"
-			}
 			if err := createEvent(e)(w); err != nil {
 				return err
 			}

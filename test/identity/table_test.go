@@ -285,7 +285,7 @@ var attempts = []attempt{
 	{"report about node-b", createEvent(event("3", "node-a", "Node", "node-b")),
 		"the event is about another node", "its own Node alone"},
 	{"report about a Secret", createEvent(event("4", "node-a", "Secret", "s")),
-		"the event is about another kind of object", "claims, volumes, pods and its own Node"},
+		"the event is about another kind of object", "claims, volumes, snapshots and its own Node"},
 	{"report a page", createEvent(func() *corev1.Event {
 		e := event("6", "node-a", "PersistentVolumeClaim", "pending")
 		e.Message = strings.Repeat("x", 1025)
@@ -295,8 +295,8 @@ var attempts = []attempt{
 		"the event is another program's", "only events of the daemons are counted on"},
 	{"rewrite the reason of a daemon's event", patchEvent("of-b", `{"reason":"Other"}`),
 		"nothing but its count, time and message of an event changes", "the same event of two nodes is one object"},
-	{"report about a pod what no daemon does", createEvent(event("5", "node-a", "Pod", "some")),
-		"of a pod nothing else is reported", "`MixedBinding` alone"},
+	{"report about a pod", createEvent(event("5", "node-a", "Pod", "some")),
+		"the event is about another kind of object", "claims and volumes alone"},
 	{"rewrite the words of node-b's event", patchEvent("of-b", `{"message":"all is well"}`),
 		"the words of another node's event stay as they are", "its numbers are those of the last node that reports it"},
 	{"take the lease of a shared pool in node-b's name", createLease(lease("new", "node-b")),

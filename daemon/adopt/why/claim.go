@@ -218,12 +218,11 @@ func claimWithoutPod(f claimFacts) (waits, bool) {
 // podWithoutScheduler: Kubernetes never chooses a node for the claims of such a pod.
 func podWithoutScheduler(f claimFacts) (waits, bool) {
 	for _, p := range f.pods {
-		if p.Spec.NodeName != "" {
+		if node := words.Name(p.Spec.NodeName); node != "" {
 			return waits{
-				fmt.Sprintf("its node: pod %s names node %s itself, so that the scheduler never "+
-					"chooses one", p.Name, words.Name(p.Spec.NodeName)),
-				fmt.Sprintf("kubectl annotate pvc -n %s %s %s=%s", f.Namespace, f.Name,
-					plan.ProvisionOnNode, p.Spec.NodeName),
+				fmt.Sprintf("the daemon of node %s, which pod %s names itself, so that the scheduler never "+
+					"chooses one", node, p.Name),
+				fmt.Sprintf("on node %s: hostpath-provisioner check --cluster", node),
 			}, true
 		}
 	}

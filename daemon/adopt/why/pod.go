@@ -59,17 +59,21 @@ func podWaits(p *corev1.Pod, claims []Page, on map[string][]string) (what, help 
 		slices.Sort(all)
 		what = "claims that are on different nodes, and a pod runs on one: "
 		return what + strings.Join(all, "; "), "give all claims of a pod classes with WaitForFirstConsumer, " +
-			"and make again those without data"
+			"or let all name one node in " + plan.ProvisionOnNode + "; and make again those without data"
 	}
 	var waiting []string
+	holds := ""
 	for _, c := range claims {
 		if c.Waits != "" {
 			waiting = append(waiting, c.Object)
+		} else if c.on != "" {
+			holds = fmt.Sprintf("; %s has its volume on node %s, so that the pod can run on no other",
+				c.Object, words.Name(c.on))
 		}
 	}
 	switch {
 	case len(waiting) > 0:
-		return strings.Join(waiting, ", "), ""
+		return strings.Join(waiting, ", ") + holds, ""
 	case p.Spec.NodeName == "" && p.Status.Phase == corev1.PodPending:
 		return "the scheduler" + unscheduled(p), ""
 	}

@@ -54,7 +54,7 @@ func TestClaimInOrder(t *testing.T) {
 		},
 			"once its scheduling gates are gone"},
 		{"it names its node", func() { f.pods[0].Spec.NodeName = "node-a" },
-			"kubectl annotate pvc -n shop data " + plan.ProvisionOnNode + "=node-a"},
+			"the daemon of node node-a, which pod db-0 names itself"},
 		{"there is no pod", func() { f.pods = nil }, "a pod that uses it"},
 		{"pods may not be read", func() { f.alone = true }, "this user may not read pods"},
 		{"the class binds at once", func() { f.is.VolumeBindingMode = nil },
@@ -158,6 +158,10 @@ func TestPodWaits(t *testing.T) {
 	}
 	what, _ = podWaits(p, []Page{{Object: "claim a"}, {Object: "claim b", Waits: "x"}}, nil)
 	if what != "claim b" {
+		t.Error(what)
+	}
+	what, _ = podWaits(p, []Page{{Object: "claim a", on: "node-a"}, {Object: "claim b", Waits: "x"}}, nil)
+	if what != "claim b; claim a has its volume on node node-a, so that the pod can run on no other" {
 		t.Error(what)
 	}
 }

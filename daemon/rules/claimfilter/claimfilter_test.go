@@ -305,3 +305,57 @@ func TestClaimBeforeItsClass(t *testing.T) {
 		t.Error("not read again, or for another class, or more than once")
 	}
 }
+
+// Whether a claim's pod has others can be told from what is held, as long as there was room for all
+// that wait; and also where claims are not provisioned before they are asked for.
+func TestAllHeld(t *testing.T) {
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	f := withClasses(plan.ScopeNode)
+	f.self.AwaitRequest = true
+	later, _ := f.classes(plan.ScopeNode)
+	later.VolumeBindingMode = &wait
+	given := withoutNode("a", 0, plan.ScopeNode)
+	given.Annotations = map[string]string{plan.SelectedNode: self.Node}
+	if !f.Keep(given) {
+		t.Error("a claim is not held for which a provisioner will be asked")
+	}
+	for i := range mostOfNamespace {
+		if !f.AllHeld("a") {
+			t.Fatalf("%d claims are not all", i)
+		}
+		f.Keep(withoutNode("a", i, plan.ScopeNode))
+	}
+	if f.AllHeld("a") || !f.AllHeld("b") {
+		t.Error("there is room where there is none, or none where there is")
+	}
+}
+
+// Of the pods that name this node those with claims are held, a bounded number of each namespace.
+func TestPods(t *testing.T) {
+	f := withClasses(plan.ScopeNode)
+	pod := func(i int) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", UID: types.UID(fmt.Sprint(i))}}
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+		return p
+	}
+	bare := pod(0)
+	bare.Spec.Volumes = nil
+	if f.KeepPod(bare) {
+		t.Error("a pod without claims is held")
+	}
+	for i := range 2 * mostOfNamespace {
+		if held := f.KeepPod(pod(i)); held != (i < mostOfNamespace) {
+			t.Fatalf("pod %d is held: %t", i, held)
+		}
+	}
+	again := 0
+	for i := range mostOfNamespace {
+		if f.PodChanged(pod(i), nil) {
+			again++
+		}
+	}
+	if again != 1 || len(f.pods.held) != 0 {
+		t.Errorf("read again %d times, %d are held", again, len(f.pods.held))
+	}
+}

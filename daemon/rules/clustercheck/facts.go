@@ -71,6 +71,7 @@ type Node struct {
 type Rights struct {
 	Reviewed int
 	Lacks    []string // that the daemon needs
+	Pods     []string // to read pods, that it lacks: the manifests may leave them out (--no-pods)
 	Excess   []string // that no daemon needs
 	Renewal  bool     // the identity may request its next token
 }

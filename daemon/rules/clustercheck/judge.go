@@ -46,7 +46,7 @@ var checks = []check{
 	{CheckToken, true, []rule{credentialExpired, credentialEnds, credentialEndless}, tokenGood},
 	{CheckIdentity, false, []rule{credentialIgnored, boundToOtherNode, otherIdentity, notBound}, identityGood},
 	{CheckNode, false, []rule{nodeMissing, hostnameMissing}, nodeGood},
-	{CheckRights, false, []rule{rightsMissing, tooManyRights}, rightsGood},
+	{CheckRights, false, []rule{rightsMissing, tooManyRights, podsUnread}, rightsGood},
 	{CheckPolicies, false, []rule{noPolicies, policiesUnreadable, policiesReadConfigMap, policiesMissing, policiesUnbound, policiesNotEnforced, policiesDiffer}, policiesGood},
 	{CheckParameters, false, []rule{parametersNotRead, provisionerNotListed, poolNotListed, hostnameNotListed, classNotListed, audienceNotListed}, parametersGood},
 	{CheckClaimIndex, false, []rule{indexAbsent, indexUnbound, indexDiffers, indexNotEnforced, volumesUnlabelled}, indexGood},

@@ -106,6 +106,7 @@ var cases = []struct {
 		f.Rights.Lacks, f.Rights.Excess = []string{"list pods", "get nodes"}, []string{"get secrets"}
 	}, CheckRights, "wrong RightsMissing it lacks 2 of 60: list pods, get nodes"},
 	{"a right too many", func(f *Facts) { f.Rights.Excess = []string{"get secrets"} }, CheckRights, "warning TooManyRights it has rights that no daemon needs: get secrets"},
+	{"no right to pods", func(f *Facts) { f.Rights.Pods = []string{"list pods", "watch pods"} }, CheckRights, "warning PodsUnread it lacks list pods, watch pods: the claims of a pod get their volumes each for itself, and pods that name their node get none"},
 
 	{"all policies", func(*Facts) {}, CheckPolicies, "ok  all 2 are there, bound and of this version; the API server refused a volume that they forbid"},
 	{"no policies", none, CheckPolicies, "warning NoPolicies none confines this node's token: a thief of it can change the volumes and claims of all nodes"},

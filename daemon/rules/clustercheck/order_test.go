@@ -46,6 +46,7 @@ var breakages = map[string][]breakage{
 	CheckRights: {
 		{ReasonRightsMissing, func(f *Facts) { f.Rights.Lacks = []string{"get nodes"} }},
 		{ReasonTooManyRights, func(f *Facts) { f.Rights.Excess = []string{"get secrets"} }},
+		{ReasonPodsUnread, func(f *Facts) { f.Rights.Pods = []string{"list pods"} }},
 	},
 	CheckPolicies: {
 		{ReasonNoPolicies, none},

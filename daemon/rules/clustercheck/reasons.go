@@ -23,6 +23,7 @@ const (
 	ReasonNodeMissing           = "NodeMissing"
 	ReasonHostnameMissing       = "HostnameMissing"
 	ReasonRightsMissing         = "RightsMissing"
+	ReasonPodsUnread            = "PodsUnread"
 	ReasonTooManyRights         = "TooManyRights"
 	ReasonNoPolicies            = "NoPolicies"
 	ReasonPoliciesUnreadable    = "PoliciesUnreadable"

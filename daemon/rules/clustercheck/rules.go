@@ -172,6 +172,11 @@ func tooManyRights(f Facts) (Line, bool) {
 	return warning(ReasonTooManyRights, "it has rights that no daemon needs: %s", strings.Join(f.Rights.Excess, ", ")), len(f.Rights.Excess) > 0
 }
 
+func podsUnread(f Facts) (Line, bool) {
+	return warning(ReasonPodsUnread, "it lacks %s: the claims of a pod get their volumes each for itself, "+
+		"and pods that name their node get none", strings.Join(f.Rights.Pods, ", ")), len(f.Rights.Pods) > 0
+}
+
 func rightsGood(f Facts) string {
 	return fmt.Sprintf("all %d that the daemon needs", f.Rights.Reviewed)
 }

@@ -152,7 +152,12 @@ func OnlySelected(c *corev1.PersistentVolumeClaim) bool {
 // its own plugins, whose claims it provisions itself or hands to another provisioner
 // (pkg/controller/volume/persistentvolume, provisionClaim).
 func (s Self) BySelection(class *storagev1.StorageClass) bool {
-	return !s.AwaitRequest && WaitsForConsumer(class) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
+	return !s.AwaitRequest && Selectable(class)
+}
+
+// Selectable is BySelection wherever it may be switched on.
+func Selectable(class *storagev1.StorageClass) bool {
+	return WaitsForConsumer(class) && !strings.HasPrefix(class.Provisioner, "kubernetes.io/")
 }
 
 // VolumeName is the name of a claim's volume in this and every other external provisioner.

@@ -29,7 +29,7 @@ var (
 		ReasonNotEnoughSpace, ReasonPoolClosed,
 	}
 	OtherReasons = []string{ // events and log lines that no counter counts
-		ReasonProvisioningSucceeded, ReasonPopulator, ReasonMixedBinding,
+		ReasonProvisioningSucceeded, ReasonPopulator,
 		ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed, ReasonNotInForce,
 		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonStartFailed,
 		ReasonAPIRefused, ReasonPoolOpened, ReasonPromised,

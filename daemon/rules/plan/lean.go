@@ -107,6 +107,18 @@ func LeanNode(n *corev1.Node) *corev1.Node {
 	return lean
 }
 
+// LeanPod is a pod's names, and those of its claims.
+func LeanPod(p *corev1.Pod) *corev1.Pod {
+	lean := &corev1.Pod{ObjectMeta: leanMeta(p.ObjectMeta, nil, nil)}
+	for _, name := range PodClaimNames(p, podClaims) {
+		of := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}
+		lean.Spec.Volumes = append(lean.Spec.Volumes, corev1.Volume{
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: of},
+		})
+	}
+	return lean
+}
+
 func leanMeta(m metav1.ObjectMeta, annotations, labels []string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,

@@ -6,6 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// podClaims is how many claims of a pod are held, the first ones.
+const podClaims = 32
+
+// PodClaims are the names of the claims of a pod that count: the first ones, each once.
+func PodClaims(pod *corev1.Pod) []string { return PodClaimNames(pod, podClaims) }
+
 // PodClaimNames are the names of the claims that a pod uses, each once, at most so many.
 func PodClaimNames(pod *corev1.Pod, most int) []string {
 	var all []string

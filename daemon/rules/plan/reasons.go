@@ -33,7 +33,6 @@ const (
 	ReasonQuotaEscaped          = "QuotaEscaped"
 	ReasonFewProjects           = "FewProjectsLeft"
 	ReasonNameTaken             = "VolumeNameTaken"
-	ReasonMixedBinding          = "MixedBinding"
 	ReasonStarting              = "Starting"
 	ReasonReady                 = "Ready"
 	ReasonStopping              = "Stopping"

@@ -213,11 +213,39 @@ type Taken struct {
 func (a *Account) Take(volume string, bytes uint64, s Space) (*Taken, error) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
-	if _, held := a.volumes[volume]; !held && a.flights[volume] == nil {
-		if err := a.fits(bytes, s); err != nil {
+	if !a.holds(volume) {
+		if err := a.promise(volume, bytes, s); err != nil {
 			return nil, err
 		}
-		a.replace(volume, Promise{Volume: bytes})
+	}
+	a.begin(volume)
+	return &Taken{account: a, volume: volume, bytes: bytes}, nil
+}
+
+// holds reports whether a volume has a promise, or is being made.
+func (a *Account) holds(volume string) bool {
+	_, held := a.volumes[volume]
+	return held || a.flights[volume] != nil
+}
+
+func (a *Account) promise(volume string, bytes uint64, s Space) error {
+	if err := a.fits(bytes, s); err != nil {
+		return err
+	}
+	a.replace(volume, Promise{Volume: bytes})
+	return nil
+}
+
+// Reserve is Take for a volume of which the caller makes nothing: what is returned is dropped, and
+// nil for one that has its promise already.
+func (a *Account) Reserve(volume string, bytes uint64, s Space) (*Taken, error) {
+	a.book.mu.Lock()
+	defer a.book.mu.Unlock()
+	if a.holds(volume) {
+		return nil, nil
+	}
+	if err := a.promise(volume, bytes, s); err != nil {
+		return nil, err
 	}
 	a.begin(volume)
 	return &Taken{account: a, volume: volume, bytes: bytes}, nil
@@ -259,6 +287,18 @@ func (t *Taken) End(kept bool) (certain bool) {
 	defer a.book.mu.Unlock()
 	f := a.flights[t.volume]
 	f.kept, f.lost = f.kept || kept, f.lost || !kept
+	return t.ends(f)
+}
+
+// Drop ends what Reserve began. What was not made meanwhile is free again; certain is as of End.
+func (t *Taken) Drop() (certain bool) {
+	t.account.book.mu.Lock()
+	defer t.account.book.mu.Unlock()
+	return t.ends(t.account.flights[t.volume])
+}
+
+func (t *Taken) ends(f *flight) (certain bool) {
+	a := t.account
 	if f.calls--; f.calls > 0 {
 		return true
 	}

@@ -90,6 +90,44 @@ func TestCallsForOneVolume(t *testing.T) {
 	}
 }
 
+// Room that is reserved is nobody else's, and costs the volume nothing more when it is made. What
+// was not made is free again; what was made meanwhile stays.
+func TestReserve(t *testing.T) {
+	a := NewBook().Account("fast")
+	reserve := func(volume string, bytes uint64) *Taken {
+		t.Helper()
+		taken, err := a.Reserve(volume, bytes, hundred)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return taken
+	}
+	v, w := reserve("v", 60), reserve("w", 40)
+	if again := reserve("v", 60); again != nil {
+		t.Error("reserved twice")
+	}
+	if _, err := a.Take("other", 1, hundred); !errors.As(err, new(*FullError)) {
+		t.Errorf("what is reserved was given to another one: %v", err)
+	}
+	take(t, a, "v", 60).End(true)
+	promises(t, a, 100, "made")
+	count := a.Count(directory)
+	count.Done(map[string]Promise{"v": {Volume: 60}})
+	promises(t, a, 100, "counted")
+	if !v.Drop() || !w.Drop() {
+		t.Error("the records have to be counted")
+	}
+	promises(t, a, 60, "dropped")
+	take(t, a, "x", 40).End(true)
+	if taken := reserve("x", 40); taken != nil {
+		t.Error("reserved for a volume that is there")
+	}
+	x := reserve("y", 0)
+	take(t, a, "y", 0).End(false)
+	x.Drop()
+	promises(t, a, 100, "what failed")
+}
+
 func TestGrow(t *testing.T) {
 	a := NewBook().Account("fast")
 	take(t, a, "v", 40).End(true)

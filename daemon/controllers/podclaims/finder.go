@@ -1,0 +1,124 @@
+package podclaims
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+)
+
+// API lists pods.
+type API interface {
+	// FewPods visits the pods of a namespace that a field selector leaves, of very many only some.
+	FewPods(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
+}
+
+// Pod is a pod that uses claims.
+type Pod struct {
+	Namespace, Name string
+	Claims          []string // plan.PodClaims
+}
+
+// Of a pod that is being scheduled the API server knows no node yet: the scheduler gives it one
+// when its claims are bound.
+const unscheduled = "spec.nodeName=,status.phase=Pending"
+
+const (
+	between = 100 * time.Millisecond // two lists
+	again   = time.Minute            // after the API server forbade one
+	kept    = 10 * time.Second       // what a list had
+
+	mostPods  = 4    // that are known of one claim
+	mostNames = 4096 // of claims that are held of a list: up to 1 MiB
+	mostLooks = 32
+)
+
+// Finder finds the pods that use a claim and wait for the scheduler.
+type Finder struct {
+	api    API
+	spaces workqueue.TypedInterface[string]
+
+	mu     sync.Mutex
+	looks  map[string]look // the last one, by namespace
+	denied time.Time       // when the API server forbade one last
+}
+
+// look is one list of a namespace's pods.
+type look struct {
+	began time.Time
+	pods  map[string][]Pod // by claim
+	err   error
+}
+
+// NewFinder returns a Finder that asks for nothing before Run.
+func NewFinder(api API) *Finder {
+	return &Finder{api: api, spaces: workqueue.NewTyped[string](), looks: map[string]look{}}
+}
+
+// Run lists what Using asks for, until ctx ends.
+func (f *Finder) Run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, f.spaces.ShutDown)
+	defer stop()
+	for {
+		namespace, down := f.spaces.Get()
+		if down {
+			return
+		}
+		f.look(ctx, namespace)
+		f.spaces.Done(namespace)
+		select {
+		case <-ctx.Done():
+		case <-time.After(between):
+		}
+	}
+}
+
+// Using returns the pods that use a claim, as they were after a moment. known is false as long as
+// they have to be listed for that: ask again. Where pods may not be listed there are none.
+func (f *Finder) Using(namespace, claim string, after time.Time) (pods []Pod, known bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.denied) < again {
+		return nil, true, nil
+	}
+	if last, is := f.looks[namespace]; is && last.began.After(after) {
+		if last.err != nil {
+			delete(f.looks, namespace) // the next one asks again
+		}
+		return last.pods[claim], true, last.err
+	}
+	f.spaces.Add(namespace)
+	return nil, false, nil
+}
+
+func (f *Finder) look(ctx context.Context, namespace string) {
+	l, names := look{began: time.Now(), pods: map[string][]Pod{}}, 0
+	l.err = f.api.FewPods(ctx, namespace, unscheduled, func(p *corev1.Pod) {
+		if p.DeletionTimestamp != nil || len(p.Spec.SchedulingGates) > 0 || names > mostNames {
+			return
+		}
+		pod := Pod{p.Namespace, p.Name, plan.PodClaims(p)}
+		names += len(pod.Claims)
+		for _, claim := range pod.Claims {
+			if len(l.pods[claim]) < mostPods {
+				l.pods[claim] = append(l.pods[claim], pod)
+			}
+		}
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if apierrors.IsForbidden(l.err) {
+		f.denied = time.Now()
+	}
+	for name, old := range f.looks {
+		if time.Since(old.began) > kept || len(f.looks) >= mostLooks {
+			delete(f.looks, name)
+		}
+	}
+	f.looks[namespace] = l
+}

@@ -1,0 +1,274 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
+)
+
+// together has the claims of a pod get their volumes all, or none (plan, together.go).
+type together struct {
+	waiting  podclaims.Waiting
+	finder   *podclaims.Finder
+	deciding sync.Mutex // the claims of one pod are promised their room at a time
+
+	mu   sync.Mutex
+	held map[string]held // by the claim's UID
+}
+
+// held is room that is promised to a claim whose volume is not made yet.
+type held struct {
+	drop  func()
+	timer *time.Timer
+}
+
+const (
+	// heldFor is how long a claim has its room before its turn comes. The scheduler writes the node
+	// on all claims of a pod within a moment.
+	heldFor = 30 * time.Second
+	// podsAgain is when to look whether the pods were listed.
+	podsAgain = 50 * time.Millisecond
+)
+
+func (t *together) hold(uid string, drop func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held == nil {
+		t.held = map[string]held{}
+	}
+	t.held[uid] = held{drop, time.AfterFunc(heldFor, func() { t.end(uid) })}
+}
+
+func (t *together) has(uid string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, is := t.held[uid]
+	return is
+}
+
+// end gives back what is held for a claim: its volume is made, or will not be.
+func (t *together) end(uid string) {
+	t.mu.Lock()
+	one, is := t.held[uid]
+	delete(t.held, uid)
+	t.mu.Unlock()
+	if is {
+		one.timer.Stop()
+		one.drop()
+	}
+}
+
+func (t *together) endAll() {
+	t.mu.Lock()
+	all := t.held
+	t.held = nil
+	t.mu.Unlock()
+	for _, one := range all {
+		one.timer.Stop()
+		one.drop()
+	}
+}
+
+// ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
+func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) {
+	for _, claim := range c.Listers.Claims.List() {
+		c.noteWaiting(nil, claim)
+	}
+	c.requeueClaims("")
+}
+
+// noteWaiting keeps account of a claim that waits for its volume (now is nil: it is gone).
+func (c *Controller) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
+	claim := cmp.Or(now, was)
+	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
+	if now != nil && known {
+		pool, refusal := c.Resolve(plan.ClassFor(now, class), c.pools)
+		f := plan.ClaimFacts{Claim: now, Class: class, RequestFacts: plan.RequestFacts{
+			Self: c.Self, Pool: pool, Refusal: refusal, Nodes: c.nodes.last(),
+			Room: capacity.Room{Free: math.MaxUint64},
+		}}
+		if node, known := c.Listers.Nodes.Get(c.Node); known {
+			f.NodeLabels = node.Labels
+		}
+		if c.PodClaim(now, class, pool) {
+			_, impossible := f.Impossible()
+			c.pods.waiting.Set(now.Namespace, string(now.UID), podclaims.Claim{Pool: pool.Name,
+				Bytes: plan.Needs(now), Refused: impossible}, plan.Chosen(now) == c.Node)
+			return
+		}
+	}
+	c.pods.waiting.Drop(claim.Namespace, string(claim.UID))
+}
+
+// mayMake reports whether a claim's volume can be made as far as the other claims of its pod go. If
+// not, they are given back with it, or wait with it.
+func (c *Controller) mayMake(
+	ctx context.Context, f plan.ClaimFacts,
+) (may bool, after time.Duration, err error) {
+	if !c.PodClaim(f.Claim, f.Class, f.Pool) || c.pods.has(string(f.Claim.UID)) ||
+		c.allFits(ctx, f.Claim) {
+		return true, 0, nil
+	}
+	pods, known, err := c.pods.finder.Using(f.Claim.Namespace, f.Claim.Name, time.Now().Add(-f.Age))
+	if err != nil || !known {
+		return false, podsAgain, err
+	}
+	var refused []plan.Together
+	for _, pod := range pods { // of several that share the claim one is enough
+		t, err := c.reserve(ctx, pod)
+		if err != nil || t.Refusal == nil {
+			return err == nil, 0, err
+		}
+		refused = append(refused, t)
+	}
+	if len(refused) == 0 {
+		return true, 0, nil // no pod, or none that the daemon may know of
+	}
+	after, err = c.refuseAll(ctx, f, refused[0])
+	return false, after, err
+}
+
+// allFits reports whether a claim need not be compared with its pod's other claims: there is none,
+// or all that waits in its namespace, and comes to this node from others at this moment, has room.
+func (c *Controller) allFits(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
+	need := c.pods.waiting.Need(claim.Namespace)
+	whole := c.AllHeld == nil || c.AllHeld(claim.Namespace)
+	if need.Alone || need.Refused || !whole {
+		return need.Alone && whole
+	}
+	delete(need.Bytes, "") // another namespace's, which are refused
+	sums, handles := map[string]uint64{}, []disk.Handle(nil)
+	for pool, bytes := range need.Bytes {
+		h, _ := c.workers[pool].disk.Open(ctx)
+		if !h.State.Open() {
+			return false
+		}
+		sums[h.State.Report.Device], handles = sums[h.State.Report.Device]+bytes, append(handles, h)
+	}
+	return !slices.ContainsFunc(handles, func(h disk.Handle) bool {
+		return sums[h.State.Report.Device] > h.Room().Free
+	})
+}
+
+// reserve promises all claims of a pod their room, or says why not: then none has any.
+func (c *Controller) reserve(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
+	t := plan.Together{Pod: pod.Name}
+	var handles []disk.Handle
+	for _, name := range pod.Claims {
+		claim, known := c.Listers.Claims.Get(pod.Namespace + "/" + name)
+		if !known {
+			continue
+		}
+		f, h, err := c.gather(ctx, claim)
+		if err != nil {
+			return t, err
+		}
+		if c.PodClaim(claim, f.Class, f.Pool) && f.Volume == nil {
+			t.Claims, handles = append(t.Claims, f), append(handles, h)
+		}
+	}
+	for _, f := range t.Claims {
+		if r, impossible := f.Impossible(); impossible {
+			t.Refusal, t.By, t.Stays = &r, f.Claim.Name, c.volumeHere(pod)
+			return t, nil
+		}
+	}
+	c.pods.deciding.Lock()
+	defer c.pods.deciding.Unlock()
+	taken := map[string]func(){}
+	for i, f := range t.Claims {
+		if uid := string(f.Claim.UID); !f.Postponed() && !c.pods.has(uid) {
+			drop, err := handles[i].Reserve(plan.VolumeName(f.Claim), plan.Needs(f.Claim))
+			if err != nil {
+				for _, drop := range taken {
+					drop()
+				}
+				if !errors.As(err, new(*capacity.FullError)) {
+					return t, err
+				}
+				t.Full(f.Pool, handles[i].Room())
+				t.Stays = c.volumeHere(pod)
+				return t, nil
+			}
+			taken[uid] = drop
+		}
+	}
+	for uid, drop := range taken {
+		c.pods.hold(uid, drop)
+	}
+	return t, nil
+}
+
+// gather gathers what the rules about a claim's request depend on.
+func (c *Controller) gather(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim,
+) (f plan.ClaimFacts, h disk.Handle, err error) {
+	f, h = c.claimFacts(ctx, claim)
+	if plan.SourceMatters(f) {
+		if f.From, err = c.sourceFacts(ctx, f); err != nil {
+			return f, h, err
+		}
+	}
+	if f.Pool.Source == plan.SourceCSI {
+		if f.Driver, err = c.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
+			return f, h, err
+		}
+	}
+	f.Nodes = c.nodesFor(ctx, claim)
+	return f, h, nil
+}
+
+// volumeHere is the name of a pod's claim that has its volume on this node, "" if none has.
+func (c *Controller) volumeHere(pod podclaims.Pod) string {
+	for _, v := range c.Listers.Volumes.List() {
+		if ref := v.Spec.ClaimRef; ref != nil && ref.Namespace == pod.Namespace && v.DeletionTimestamp == nil &&
+			slices.Contains(pod.Claims, ref.Name) && plan.ScopeOf(v) == plan.ScopeNode {
+			return ref.Name
+		}
+	}
+	return ""
+}
+
+// refuseAll gives back the claims of a pod that are this node's, or has them wait. It returns when
+// to look at the claim of f again. One for which kube-controller-manager is about to ask comes again
+// by that: to write it now could collide with that (plan.ForClaim).
+func (c *Controller) refuseAll(
+	ctx context.Context, f plan.ClaimFacts, t plan.Together,
+) (after time.Duration, err error) {
+	nodes := c.nodeCount(ctx, time.Minute)
+	for _, of := range t.Claims {
+		if plan.Chosen(of.Claim) != c.Node || plan.OnlySelected(of.Claim) {
+			continue
+		}
+		of.Nodes = nodes
+		wait, failed := c.refuse(ctx, of, t.Verdict(of))
+		if err = errors.Join(err, failed); of.Claim.UID == f.Claim.UID {
+			after = wait
+		}
+	}
+	return after, err
+}
+
+// refuse tells why a claim has no volume, and gives it back if another node may have room.
+func (c *Controller) refuse(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
+	if v.Action == plan.Release {
+		return c.release(ctx, f, v)
+	}
+	if !c.reportClaim(f.Claim, v, f.Pool.Name) {
+		return report.LimitedRetry, nil
+	}
+	return c.lookAgainAfter(string(f.Claim.UID), v), nil
+}

@@ -1,0 +1,271 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+)
+
+// store is a lister.
+type store[T any] map[string]T
+
+func (s store[T]) Get(key string) (T, bool) { object, is := s[key]; return object, is }
+func (s store[T]) Watched() bool            { return true }
+func (s store[T]) List() (all []T) {
+	for _, object := range s {
+		all = append(all, object)
+	}
+	return all
+}
+
+// podWorld is a pool of 100 MiB, claims, and an API server that lists these pods.
+type podWorld struct {
+	*creator
+	*testing.T
+	*Controller
+	w      *poolWorker
+	heard  *audience
+	claims many
+	pods   []*corev1.Pod
+	lists  int
+	given  []string // claims whose node was written, with it
+}
+
+func (p *podWorld) FewPods(_ context.Context, _, _ string, visit func(*corev1.Pod)) error {
+	p.lists++
+	for _, pod := range p.pods {
+		visit(pod)
+	}
+	return nil
+}
+
+func (p *podWorld) NodeCount(context.Context) (int, error) { return 3, nil }
+
+func (p *podWorld) SetSelectedNode(_ context.Context, claim *corev1.PersistentVolumeClaim, node string) (bool, error) {
+	p.given = append(p.given, claim.Name+"="+node)
+	return true, nil
+}
+
+func newPodWorld(t *testing.T) *podWorld {
+	p := &podWorld{T: t, creator: &creator{api: &api{}}, claims: many{}, heard: &audience{}}
+	p.Controller, p.w = stand(p.creator.api, p.creator)
+	t.Cleanup(p.End)
+	p.Controller.API, p.Events, p.Controller.Metrics = p, p.heard, deafToAll{}
+	p.Controller.pods.finder = podclaims.NewFinder(p)
+	ctx, end := context.WithCancel(t.Context())
+	t.Cleanup(end)
+	go p.Controller.pods.finder.Run(ctx)
+	p.Self = plan.Self{Node: "node-a", Provisioner: "p"}
+	wait := storagev1.VolumeBindingWaitForFirstConsumer
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Provisioner: "p", VolumeBindingMode: &wait}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.HostnameLabel: "host-a"}}}
+	p.Listers = Listers{Claims: p.claims, Classes: store[*storagev1.StorageClass]{"c": class},
+		Volumes: store[*corev1.PersistentVolume]{}, Nodes: store[*corev1.Node]{"node-a": node}}
+	p.Controller.pools = []plan.Pool{{Name: "fast", Path: "/srv/fast", Source: plan.SourceHostPath,
+		Directory: func(pv, _, _ string) (string, error) { return pv, nil }}}
+	p.Gate.Set(hostcheck.Report{Pool: "fast", Size: 100 << 20, Available: 100 << 20, Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
+	return p
+}
+
+// add makes a claim, and the pod that uses it with others.
+func (p *podWorld) add(name, node, size string) *corev1.PersistentVolumeClaim {
+	class := "c"
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name),
+		Annotations: map[string]string{plan.StorageProvisioner: "p"}}}
+	if node != "" {
+		claim.Annotations[plan.SelectedNode] = node
+	}
+	claim.Spec.StorageClassName = &class
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}
+	p.claims["ns/"+name] = claim
+	p.ClaimChanged(nil, claim)
+	return claim
+}
+
+func (p *podWorld) pod(name string, claims ...string) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	for _, claim := range claims {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}})
+	}
+	p.pods = append(p.pods, pod)
+}
+
+// may asks until the pods are known.
+func (p *podWorld) may(claim *corev1.PersistentVolumeClaim) bool {
+	p.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		f, _, err := p.gather(p.Context(), claim)
+		if err != nil {
+			p.Fatal(err)
+		}
+		may, after, err := p.mayMake(p.Context(), f)
+		if err != nil || time.Now().After(end) {
+			p.Fatalf("it is not known whether the volume may be made: %v", err)
+		}
+		if may || after != podsAgain {
+			return may
+		}
+	}
+}
+
+func (p *podWorld) wantPromised(mib uint64, when string) {
+	p.Helper()
+	if sum, _ := p.w.disk.Account.Promised(); sum != mib<<20 {
+		p.Errorf("%s: %d bytes are promised, want %d MiB", when, sum, mib)
+	}
+}
+
+// Where all that waits fits no pod is looked for, and nothing is reserved.
+func TestAllFits(t *testing.T) {
+	p := newPodWorld(t)
+	a := p.add("a", "node-a", "40Mi")
+	p.add("b", "", "40Mi")
+	if !p.may(a) || p.lists > 0 {
+		t.Errorf("%d lists of pods", p.lists)
+	}
+	p.wantPromised(0, "all fits")
+	p.AllHeld = func(string) bool { return false }
+	if !p.may(a) || p.lists != 1 {
+		t.Errorf("not all claims are known: %d lists of pods", p.lists)
+	}
+}
+
+// Claims of a pod that do not fit together are given back, all that have this node, and told why.
+func TestGivenBackTogether(t *testing.T) {
+	p := newPodWorld(t)
+	a, b := p.add("a", "node-a", "60Mi"), p.add("b", "node-a", "60Mi")
+	p.add("open", "", "1Mi")
+	p.pod("db", "a", "b", "open", "none")
+	if p.may(a) {
+		t.Error("a volume is made that holds the pod where it cannot run")
+	}
+	slices.Sort(p.given)
+	if got := strings.Join(p.given, " "); got != "a= b=" {
+		t.Errorf("given back: %q", got)
+	}
+	for _, c := range []*corev1.PersistentVolumeClaim{a, b} {
+		told := strings.Join(p.heard.of(c.UID), "; ")
+		if !strings.Contains(told, "the claims of pod db request 121 MiB together (a 60Mi, b 60Mi, open 1Mi), and 100 MiB is available") {
+			t.Errorf("%s was told %q", c.Name, told)
+		}
+	}
+	p.wantPromised(0, "given back")
+}
+
+// A pod whose claims fit has its room until its volumes are made: no other pod gets it meanwhile.
+func TestRoomIsHeld(t *testing.T) {
+	p := newPodWorld(t)
+	a := p.add("a", "node-a", "40Mi")
+	p.add("b", "", "40Mi")
+	p.pod("one", "a", "b")
+	c := p.add("c", "node-a", "30Mi")
+	p.pod("two", "c")
+	if !p.may(a) {
+		t.Error("what fits is refused")
+	}
+	p.wantPromised(80, "reserved")
+	if p.may(c) || strings.Join(p.given, " ") != "c=" {
+		t.Errorf("another pod has the room: %q", p.given)
+	}
+	lists := p.lists
+	if b := p.add("b", "node-a", "40Mi"); !p.may(b) || p.lists != lists {
+		t.Error("what has its room is looked for again")
+	}
+	p.dropClaim(item{"ns", "b", "b"})
+	p.wantPromised(40, "a claim is gone")
+	p.Controller.pods.endAll()
+	p.wantPromised(0, "the daemon ends")
+}
+
+// Of several pods that share a claim one that fits is enough; and none is waited for that the daemon
+// does not know.
+func TestSharedClaim(t *testing.T) {
+	p := newPodWorld(t)
+	shared := p.add("shared", "node-a", "40Mi")
+	p.add("huge", "", "1Gi")
+	p.add("small", "", "10Mi")
+	p.pod("cannot", "shared", "huge")
+	p.pod("can", "shared", "small")
+	if !p.may(shared) || len(p.given) > 0 {
+		t.Errorf("given back: %q", p.given)
+	}
+	p.wantPromised(50, "reserved")
+	if alone := p.add("alone", "node-a", "1Mi"); !p.may(alone) {
+		t.Error("a claim without a pod waits")
+	}
+}
+
+// What cannot be had anywhere keeps the pod's other claims waiting; a volume that the pod has holds
+// it here.
+func TestRefusedTogether(t *testing.T) {
+	p := newPodWorld(t)
+	a, b := p.add("a", "node-a", "1Mi"), p.add("b", "node-a", "1Mi")
+	block := corev1.PersistentVolumeBlock
+	b.Spec.VolumeMode = &block
+	p.ClaimChanged(b, b)
+	p.pod("db", "a", "b", "made")
+	if p.may(a) || len(p.given) > 0 {
+		t.Errorf("made, or given back: %q", p.given)
+	}
+	if told := strings.Join(p.heard.of("a"), ""); !strings.Contains(told, "claim b of pod db, which uses this one, too, cannot have its volume") {
+		t.Errorf("told %q", told)
+	}
+	b.Spec.VolumeMode = nil
+	b.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1Gi")
+	p.ClaimChanged(b, b)
+	pv := &corev1.PersistentVolume{}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "made"}
+	p.Listers.Volumes = store[*corev1.PersistentVolume]{"pv": pv}
+	if p.may(a) || len(p.given) > 0 {
+		t.Errorf("made, or given back where the pod has to stay: %q", p.given)
+	}
+	if told := strings.Join(p.heard.of("a"), ""); !strings.Contains(told, "claim made of the pod has its volume on this node") {
+		t.Errorf("told %q", told)
+	}
+}
+
+// The claims of a pod that names this node get it, all or none, and are not tried again at once.
+func TestPlace(t *testing.T) {
+	p := newPodWorld(t)
+	p.add("a", "", "40Mi")
+	p.add("b", "", "40Mi")
+	p.add("other", "node-b", "1Mi")
+	p.add("c", "", "60Mi")
+	p.pod("db", "a", "b", "other", "none")
+	pods := store[*corev1.Pod]{"db": p.pods[0]}
+	p.Listers.Pods = pods
+	of := placer{p.Controller, map[string]time.Time{}}
+	of.round(t.Context())
+	of.round(t.Context())
+	slices.Sort(p.given)
+	if got := strings.Join(p.given, " "); got != "a=node-a b=node-a" {
+		t.Errorf("chosen: %q", got)
+	}
+	p.wantPromised(80, "placed")
+	p.pod("large", "c")
+	pods["large"] = p.pods[1]
+	for range 2 {
+		of.round(t.Context())
+	}
+	if told := p.heard.of("c"); len(p.given) != 2 || len(told) != 1 || !strings.Contains(told[0], "NotEnoughSpace: node node-a: pool fast: ") {
+		t.Errorf("chosen: %q; told %q", p.given, told)
+	}
+	delete(pods, "large")
+	if of.round(t.Context()); len(of.due) != 1 {
+		t.Errorf("%d pods are remembered", len(of.due))
+	}
+}

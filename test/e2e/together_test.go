@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// podOn creates a Pod that names its node itself.
+func (w *environment) podOn(node, name string, claims ...string) {
+	w.Helper()
+	p := cluster.Pod(w.Namespace, name, claims...)
+	p.Spec.NodeName = node
+	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
+	w.Must(err)
+}
+
+// The claims of a pod that names its node get their volumes there, also those of an alias's class;
+// the scheduler never sees such a pod. One that is another node's stays, and what cannot be made
+// is told, and no node is written then.
+func TestPodThatNamesItsNode(t *testing.T) {
+	w := newEnvironment(t)
+	class, small := w.Class("c", wait), w.Class("small", wait, fixture.Parameters("mode", "700"))
+	alias := w.classOf(w.Namespace+"-alias", w.Namespace+".example/x", wait)
+	h := w.newHost("a").aliased(w.Namespace + ".example/x").run()
+	w.claim("data", class, "1Mi")
+	w.claim("old", alias, "1Mi")
+	began := time.Now()
+	w.podOn(h.node, "direct", "data", "old")
+	for _, name := range []string{"data", "old"} {
+		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] != h.node {
+			t.Errorf("%s is on %s", name, pv.Labels["hostpath-provisioner/node"])
+		}
+	}
+	t.Logf("bound after %s", time.Since(began))
+
+	w.podOn(h.node, "early", "late") // its claim comes later
+	taken := w.claim("taken", class, "1Mi", annotate(selectedNode, "another-node"))
+	w.podOn(h.node, "second", "taken")
+	one, two := w.claim("one", class, "40Mi"), w.claim("two", small, "50Mi")
+	w.podOn(h.node, "large", "one", "two")
+	for _, c := range []*corev1.PersistentVolumeClaim{one, two} {
+		told := w.refused(c, "NotEnoughSpace")
+		if !strings.Contains(told, "the claims of pod large request 90.0 MiB together (one 40Mi, two 50Mi), and ") {
+			t.Errorf("told %q", told)
+		}
+		if node := w.get(c.Name).Annotations[selectedNode]; node != "" {
+			t.Errorf("claim %s has node %q", c.Name, node)
+		}
+	}
+	w.claim("late", class, "1Mi")
+	w.Bound("late")
+	if node := w.get(taken.Name).Annotations[selectedNode]; node != "another-node" {
+		t.Errorf("a claim of another node has node %q now", node)
+	}
+}
+
+// The scheduler compares each claim of a pod alone. Where they do not fit together none is made,
+// they are told so, and another node gets them.
+func TestClaimsOfAPod(t *testing.T) {
+	w := newEnvironment(t)
+	class := w.Class("c", wait)
+	small := w.newHost("small").run()
+	large := w.newHostOn(hosttest.Mkfs(t, "ext4", 192), "large").run()
+	data, wal := w.claim("data", class, "45Mi"), w.claim("wal", class, "45Mi")
+	w.pod("db", []string{small.node}, "data", "wal")
+	for _, c := range []*corev1.PersistentVolumeClaim{data, wal} {
+		told := w.refused(c, "NotEnoughSpace")
+		want := "the claims of pod db request 90.0 MiB together (data 45Mi, wal 45Mi), and "
+		if !strings.Contains(told, want) {
+			t.Errorf("claim %s was told %q", c.Name, told)
+		}
+	}
+	small.wantTree()
+	w.deletePod("db")
+	w.pod("again", []string{small.node, large.node}, "data", "wal")
+	for _, name := range []string{"data", "wal"} {
+		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] != large.node {
+			t.Errorf("%s is on %s", name, pv.Labels["hostpath-provisioner/node"])
+		}
+	}
+
+	// What no node can provide keeps the others waiting.
+	fine := w.claim("fine", class, "1Mi")
+	w.claim("block", class, "1Mi", func(c *corev1.PersistentVolumeClaim) {
+		mode := corev1.PersistentVolumeBlock
+		c.Spec.VolumeMode = &mode
+	})
+	w.pod("raw", []string{large.node}, "fine", "block")
+	told := w.refused(fine, "BlockModeUnsupported")
+	if !strings.Contains(told, "claim block of pod raw, which uses this one, too, cannot have its volume: volumeMode Block") {
+		t.Errorf("told %q", told)
+	}
+	large.wantPromised(90 << 20)
+}
+
+// wantPromised waits until the pool has promised so much.
+func (h *host) wantPromised(bytes uint64) {
+	h.w.Helper()
+	h.w.Eventually(fmt.Sprint(bytes, " bytes are promised"), func() bool { return h.promised() == bytes })
+}
+
+// Twelve pods with three claims each race for two nodes that have room for two pods and one claim
+// each: four run, and no other one has a volume. With HOSTPATH_RACE=full they are fifty and four nodes,
+// on a control plane with the limits of Kubernetes.
+func TestPodsRaceForTheLastSpace(t *testing.T) {
+	if os.Getenv("HOSTPATH_RACE") == "full" {
+		t.Parallel()
+		own := fixture.OwnPlane(t, "--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0")
+		w := &environment{fixture.New(t, own, "race-")}
+		w.driver()
+		w.podsOfThree(4, 10, 50, "2400Ki")
+		return
+	}
+	w := newEnvironment(t)
+	w.driver()
+	w.podsOfThree(2, 2, 12, "10Mi")
+}
+
+// podsOfThree makes pods with three claims each on nodes with a disk of 96 MiB that hold so many of
+// them. Those that fit are scheduled, and no claim of the others gets a volume.
+func (w *environment) podsOfThree(nodes, fit, pods int, size string) {
+	w.Helper()
+	class := w.Class("three", wait)
+	var hosts []*host
+	var names []string
+	for i := range nodes {
+		h := w.newHost(fmt.Sprint("n", i)).run()
+		hosts, names = append(hosts, h), append(names, h.node)
+	}
+	w.awaitPublished(class, func(all map[string]int64) bool { return len(all) == nodes })
+	w.Eventually("the scheduler compares", w.compared)
+	began := time.Now()
+	for i := range pods {
+		var claims []string
+		for k := range 3 {
+			claims = append(claims, fmt.Sprintf("c%d-%d", i, k))
+			w.claim(claims[k], class, size)
+		}
+		w.pod(fmt.Sprint("p", i), names, claims...)
+	}
+	w.Eventually("the pods that fit are scheduled", func() bool { return w.scheduled() == nodes*fit })
+	w.Logf("%d pods are scheduled after %s", nodes*fit, time.Since(began))
+	told := map[string]bool{}
+	w.Eventually("each pod that waits is told why", func() bool {
+		events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+		w.Must(err)
+		for _, e := range events.Items {
+			if e.Reason == "NotEnoughSpace" || e.Reason == "NoNodeFits" {
+				told[strings.Split(e.InvolvedObject.Name, "-")[0][1:]] = true
+			}
+		}
+		return w.eachWaits(func(pod string) bool { return told[pod[1:]] })
+	})
+	w.Logf("all are told after %s", time.Since(began))
+	bound := map[string]int{}
+	list, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
+	for _, c := range list.Items {
+		if c.Status.Phase == corev1.ClaimBound {
+			bound[strings.Split(c.Name, "-")[0]]++
+		}
+	}
+	for pod, n := range bound {
+		if n != 3 {
+			w.Errorf("%d claims of pod %s are bound", n, pod)
+		}
+	}
+	if len(bound) != nodes*fit {
+		w.Errorf("%d pods have volumes, want %d", len(bound), nodes*fit)
+	}
+	each := cluster.Claim("", "", "", size).Spec.Resources.Requests.Storage().Value()
+	for _, h := range hosts {
+		h.wantPromised(uint64(3 * int64(fit) * each))
+	}
+}
+
+// scheduled is how many pods have a node.
+func (w *environment) scheduled() (n int) {
+	w.Helper()
+	waiting := 0
+	w.eachWaits(func(string) bool { waiting++; return true })
+	list, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
+	return len(list.Items) - waiting
+}
+
+// eachWaits reports whether something is so of each pod without a node.
+func (w *environment) eachWaits(is func(pod string) bool) bool {
+	w.Helper()
+	list, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+	w.Must(err)
+	for _, p := range list.Items {
+		if p.Spec.NodeName == "" && !is(p.Name) {
+			return false
+		}
+	}
+	return true
+}
