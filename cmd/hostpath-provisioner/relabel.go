@@ -208,7 +208,7 @@ func (r *relabeller) volumes(ctx context.Context, pvs []string) error {
 
 // want is what the labels of a pool's volumes have to be.
 func want(pool config.Pool) selinux.Want {
-	return selinux.Want{Type: pool.SELinuxType, AnyLevel: pool.Source != config.SourceHost}
+	return selinux.Want{Type: pool.SELinuxType}.For(pool.Source)
 }
 
 // say prints a line for what was not as it should be.

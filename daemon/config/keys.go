@@ -49,10 +49,13 @@ var (
 		"device":     text(func(p *Pool, s string) error { p.Device = s; return checkDevice(s) }),
 		"scope":      text(func(p *Pool, s string) error { p.Scope = s; return checkScope(s) }),
 		"exclusive":  truth(func(p *Pool, b bool) { p.Exclusive = b }),
-		"source":     text(func(p *Pool, s string) error { p.Source = s; return oneOf(s, SourceHost, SourceLocal, SourceCSI) }),
-		"mode":       text(setMode),
-		"owner":      text(setOwner),
-		"group":      text(setGroup),
+		"source": text(func(p *Pool, s string) error {
+			p.Source, p.SourceSet = s, true
+			return oneOf(s, SourceHost, SourceLocal, SourceCSI)
+		}),
+		"mode":  text(setMode),
+		"owner": text(setOwner),
+		"group": text(setGroup),
 		"directory": text(func(p *Pool, s string) (err error) {
 			p.Directory, err = ParsePattern(s)
 			return err

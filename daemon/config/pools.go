@@ -16,6 +16,9 @@ func (l *loader) finishPool(d *draft) {
 	case d.Path != "" && !under(d.Path, d.MountPoint):
 		l.refuse(l.where(d, "path"), "%q is not at or below mount_point %q", d.Path, d.MountPoint)
 	}
+	if d.Scope != ScopeNode && !d.SourceSet {
+		d.Source = SourceHost
+	}
 	if d.Scope != ScopeNode && d.Source == SourceLocal {
 		l.refuse(l.where(d, "source"), "%q volumes are one node's, and the pool's scope is %q", d.Source, d.Scope)
 	}

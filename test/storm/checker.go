@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
@@ -80,11 +81,11 @@ func (c *checker) appeared(object any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen++
-	if pv.Spec.HostPath == nil || pv.Spec.ClaimRef == nil || filepath.Dir(pv.Spec.HostPath.Path) != c.fixture.mount {
+	if pv.Spec.ClaimRef == nil || filepath.Dir(cluster.PathOf(pv)) != c.fixture.mount {
 		c.wrong = append(c.wrong, fmt.Sprintf("%s points to %v", pv.Name, pv.Spec.PersistentVolumeSource))
 		return
 	}
-	directory := filepath.Base(pv.Spec.HostPath.Path)
+	directory := filepath.Base(cluster.PathOf(pv))
 	_, err := os.Lstat(c.fixture.own.path(directory))
 	switch {
 	case err == nil:

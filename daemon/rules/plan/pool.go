@@ -38,6 +38,7 @@ type Pool struct {
 	Scope    string      // ScopeNode, ScopeShared or ScopeEveryNode
 	Source   string      // SourceHostPath, SourceLocal or SourceCSI
 	Mode     fs.FileMode // of a volume's directory
+	Sourced  bool        // the configuration says the source, and not its default
 	UID, GID int         // its owner and group
 	OnDelete string      // OnDeleteDelete or OnDeleteArchive
 	Default  bool        // the pool of a class that names none
@@ -86,7 +87,7 @@ func (s Self) Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refus
 	if refusal != nil {
 		return Pool{}, refusal
 	}
-	resolved, refusal := override(class, named(class.Provisioner, pool))
+	resolved, refusal := override(class, named(class.Provisioner, s.sourced(class.Provisioner, pool)))
 	if _, other := systems[class.Provisioner]; refusal == nil && !other && len(class.MountOptions) > 0 && resolved.Source == SourceHostPath {
 		return Pool{}, refuse(ReasonBadParameter, "class %s: mountOptions: kubelet starts no pod on a hostPath volume that has any; mount the pool's filesystem with them, or set %s: %s", class.Name, paramSource, SourceLocal)
 	}
