@@ -101,6 +101,7 @@ type Config struct {
 // Pool is one [pool.NAME] table. Pools compare with ==.
 type Pool struct {
 	Name       string // a DNS label, because it becomes a label's value
+	Set        string // the table of several paths that this is one of; "" is a table of its own
 	Path       string // absolute and clean; at or below MountPoint
 	MountPoint string // absolute and clean; Path where the file does not say
 	// RequireMount false means a plain directory on the host's own filesystem.

@@ -39,6 +39,7 @@ var (
 	}
 	poolKeys = map[string]func(*Pool, any) error{
 		"path":          text(func(p *Pool, s string) error { p.Path = s; return checkPoolPath(s) }),
+		"paths":         setPaths,
 		"mount_point":   text(func(p *Pool, s string) error { p.MountPoint = s; return checkPoolPath(s) }),
 		"require_mount": truth(func(p *Pool, b bool) { p.RequireMount = b }),
 		"immutable": text(func(p *Pool, s string) error {

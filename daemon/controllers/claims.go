@@ -88,6 +88,9 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 		if facts.From, err = c.sourceFacts(ctx, facts); err != nil {
 			return facts, h, plan.Verdict{}, err
 		}
+		if of, is := facts.DiskOfSource(); is {
+			h = c.place(ctx, &facts, []plan.Pool{of})
+		}
 	}
 	if facts.Pool.Source == plan.SourceCSI {
 		var err error
@@ -166,16 +169,9 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 		return f, h
 	}
 	f.Class = class
-	f.Pool, f.Refusal = c.Resolve(plan.ClassFor(claim, class), c.pools)
-	if f.Refusal == nil {
-		w := c.workers[f.Pool.Name]
-		h, _ = w.disk.Open(ctx)
-		reason, why := h.State.Closed()
-		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
-		f.Room = h.RoomFor(plan.VolumeName(claim))
-		role := w.elector.Role()
-		f.Silent = role == leadership.Standby
-		f.Closed = w.elector.Blocked(f.Closed)
+	pools, refusal := c.Candidates(plan.ClassFor(claim, class), c.pools)
+	if f.Refusal = refusal; refusal == nil {
+		h = c.place(ctx, &f, pools)
 	}
 	return f, h
 }
@@ -192,6 +188,14 @@ func (c *Controller) dropClaim(i item) {
 }
 
 func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
+	made, end := false, func(bool) {}
+	defer func() { end(made) }()
+	if len(f.Disks) > 1 {
+		var err error
+		if h, end, err = c.reserve(ctx, &f); err != nil {
+			return c.notMade(ctx, c.workers[f.Pool.Name], f, err)
+		}
+	}
 	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
 	if err != nil {
 		return 0, err // plan's badName refused this before
@@ -201,19 +205,20 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 	// with the directory that was checked, so that a mount that changed since is noticed before any
 	// write. Noted before, because a call that was left alone in a hung pool may still make it.
 	c.inFlight.made(string(f.Claim.UID), w.Name)
-	made := spec(f, pv, name)
+	wanted := spec(f, pv, name)
 	if plan.IsCopy(f.Claim) {
-		if whole, after, err := c.cloned(ctx, w, f, made); !whole {
+		if whole, after, err := c.cloned(ctx, w, f, wanted); !whole {
 			return after, err
 		}
 	}
-	err = c.create(ctx, w, h, f, made)
+	err = c.create(ctx, w, h, f, wanted)
 	if errors.Is(err, volume.ErrConflict) {
 		pv, err = c.createRecorded(ctx, w, h, f, err)
 	}
 	if err != nil {
 		return c.notMade(ctx, w, f, err)
 	}
+	made = true
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
 	// claim still wants it, and otherwise removes it by its record.
 	for _, holds := range []func(context.Context, plan.ClaimFacts) (bool, error){c.unchanged, c.ofClass} {

@@ -94,6 +94,7 @@ type Controller struct {
 	kept     *keptVolumes
 	stagger  stagger
 	binding  *binding.Warner
+	placing  sync.Mutex // held while one of several pools is chosen and promises a volume its size
 	expander *expansion.Expander
 	pools    []plan.Pool // that are configured here
 	cluster  *ownership.Cluster
@@ -400,8 +401,9 @@ func (c *Controller) APIRecovered() {
 
 func (c *Controller) requeueClaims(pool string) {
 	for _, claim := range c.Listers.Claims.List() {
-		if p := c.poolNameOf(claim); (pool == "" || p == pool) && !plan.Unasked(claim) {
-			c.workers[p].claims.Add(claimItem(claim))
+		pools := c.poolsOf(claim)
+		if (pool == "" || slices.Contains(pools, pool)) && !plan.Unasked(claim) {
+			c.workers[pools[0]].claims.Add(claimItem(claim))
 		}
 	}
 }
@@ -414,23 +416,6 @@ func (c *Controller) requeueVolumes(w *poolWorker) {
 			w.volumes.Add(item{name: v.Name})
 		}
 	}
-}
-
-// poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none. Of one
-// that has its volume it is the volume's: the class may have been changed since.
-func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
-	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
-		return c.workerOf(v).Name
-	}
-	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
-	if !known {
-		return ""
-	}
-	pool, refusal := c.Resolve(class, c.pools)
-	if refusal != nil {
-		return ""
-	}
-	return pool.Name
 }
 
 func claimItem(c *corev1.PersistentVolumeClaim) item {
