@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 		o.refuseScrapes(ctx, err)
 		return err
 	}
-	o.Log.Info("starting", "reason", plan.ReasonStarting, "version", o.Version, "node", cfg.Node, "file", o.Config, "pools", namesOf(cfg.Pools))
+	o.Log.Info("starting", "reason", plan.ReasonStarting, "version", o.Version, "node", cfg.Node, "file", o.Config, "pools", NamesOf(cfg.Pools))
 	for _, dir := range []string{o.StateDir, o.RuntimeDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -229,7 +229,7 @@ func (d *daemon) reload(g *generation) *generation {
 		})
 		return nil
 	}
-	d.Log.Info("configuration reloaded", "reason", plan.ReasonReloaded, "file", d.Config, "node", cfg.Node, "pools", namesOf(cfg.Pools))
+	d.Log.Info("configuration reloaded", "reason", plan.ReasonReloaded, "file", d.Config, "node", cfg.Node, "pools", NamesOf(cfg.Pools))
 	return next
 }
 

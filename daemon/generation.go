@@ -391,8 +391,8 @@ func (g *generation) poolNames() (names []string) {
 	return names
 }
 
-// namesOf are the pools' names as records have them: "fast,slow".
-func namesOf(pools []config.Pool) string {
+// NamesOf are the pools' names as records have them: "fast,slow".
+func NamesOf(pools []config.Pool) string {
 	names := make([]string, len(pools))
 	for i, p := range pools {
 		names[i] = p.Name

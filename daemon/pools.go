@@ -57,10 +57,10 @@ func planPools(pools []config.Pool) (all []plan.Pool) {
 
 func planPool(p config.Pool) plan.Pool {
 	return plan.Pool{
-		Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, UID: p.UID, GID: p.GID,
+		Name: p.Name, Set: p.Set, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, UID: p.UID, GID: p.GID,
 		OnDelete: p.OnDelete, Default: p.Default, Directory: p.Directory.Expand, Quota: p.Quota, Clones: p.Clones, Snapshots: p.Snapshots, Inline: p.InlineVolumes,
-		SnapshotSpace: p.SnapshotSpace,
-		Reclaim:       p.ReclaimPolicy, Named: p.Directory != config.DefaultPool(p.Name).Directory,
+		SnapshotSpace: p.SnapshotSpace, Sourced: p.SourceSet,
+		Reclaim: p.ReclaimPolicy, Named: p.Directory != config.DefaultPool(p.Name).Directory,
 	}
 }
 

@@ -45,6 +45,14 @@ type Want struct {
 	AnyLevel bool
 }
 
+// For is what is wanted of a volume with this source, w if that is "".
+func (w Want) For(source string) Want {
+	if source != "" {
+		w.AnyLevel = source != "hostPath"
+	}
+	return w
+}
+
 // Fits reports whether a label is good enough. A file without a label has none that is.
 func (w Want) Fits(label string) bool {
 	if Type(label) != w.Type {

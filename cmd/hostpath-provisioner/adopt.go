@@ -70,11 +70,11 @@ func (p *program) adoptCommand() *cobra.Command {
 			if c.Flags().Changed("from-csi") && a.driver == "" { // a script's empty variable
 				return usageError{errors.New("--from-csi: no driver is named")}
 			}
-			cfg, pools, err := p.loadPools(args)
+			cfg, pool, err := p.loadPool(args)
 			if err != nil {
 				return err
 			}
-			return p.adopt(c.Context(), cfg, pools[0], a)
+			return p.adopt(c.Context(), cfg, pool, a)
 		},
 	}
 	flags := c.Flags()

@@ -60,12 +60,13 @@ type poolCheck struct {
 	Promised   *uint64 `json:"promised,omitempty"` // what the pool keeps for them, once that was read
 	Inodes     *uint64 `json:"inodes,omitempty"`
 	InodesFree *uint64 `json:"inodesFree,omitempty"`
+	Note       string  `json:"note,omitempty"`
 }
 
 func checkOf(of probed) poolCheck {
 	r := of.Report
 	one := poolCheck{Open: r.Open(), Report: r, Findings: []finding{}, Took: r.Took.Seconds(),
-		Used: of.used, Promised: of.promised}
+		Used: of.used, Promised: of.promised, Note: of.note}
 	if r.Size > 0 {
 		one.Size, one.Available, one.Reserve = &r.Size, &r.Available, &r.Reserve
 		one.Inodes, one.InodesFree = &r.Inodes, &r.InodesFree
@@ -264,6 +265,9 @@ func (p *program) writeChecked(c checked) error {
 	for _, one := range c.Pools {
 		for _, f := range one.Findings {
 			p.writeFinding("pool "+one.Pool, f)
+		}
+		if one.Note != "" {
+			fmt.Fprintf(w, "\nnote: pool %s: %s\n", one.Pool, one.Note)
 		}
 	}
 	for _, f := range c.Host {

@@ -267,6 +267,9 @@ func hintFor(err error) string {
 func poolNames(c config.Config) []string {
 	var names []string
 	for _, p := range c.Pools {
+		if p.Table() != p.Name && !slices.Contains(names, p.Table()) {
+			names = append(names, p.Table())
+		}
 		names = append(names, p.Name)
 	}
 	return names

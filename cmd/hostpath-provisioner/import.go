@@ -71,18 +71,18 @@ func (p *program) importCommand() *cobra.Command {
 		Long:              importLong,
 		Args:              args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, pools, err := p.loadPools(args)
+			cfg, pool, err := p.loadPool(args)
 			if err != nil {
 				return err
 			}
-			if err := o.wrong(pools[0]); err != nil {
+			if err := o.wrong(pool); err != nil {
 				return err
 			}
 			forced, err := o.force.confirmed(o.from, c.InOrStdin(), p.stderr)
 			if err != nil {
 				return err
 			}
-			return p.imports(c.Context(), cfg, pools[0], o, forced)
+			return p.imports(c.Context(), cfg, pool, o, forced)
 		},
 	}
 	flags := c.Flags()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prepare"
@@ -41,15 +42,19 @@ func (p *program) prepareCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			owner.Shared = pools[0].Scope == config.ScopeShared
-			if owner.From != "" && pools[0].Scope == config.ScopeEveryNode {
-				return usageError{fmt.Errorf("--from-node: pool %s has scope %s, and belongs to no single node", pools[0].Name, pools[0].Scope)}
+			pool := pools[0] // several have the same settings
+			owner.Shared = pool.Scope == config.ScopeShared
+			if owner.From != "" && pool.Scope == config.ScopeEveryNode {
+				return usageError{fmt.Errorf("--from-node: pool %s has scope %s, and belongs to no single node", pool.Name, pool.Scope)}
+			}
+			if len(pools) > 1 && (replace || owner.FromPool != "") {
+				return usageError{fmt.Errorf("--replace and --from-pool are for one pool, and %s is several: %s", args[0], daemon.NamesOf(pools))}
 			}
 			if c.Flags().Changed("from-pool") && (owner.FromPool == "" || owner.From == "") {
 				return usageError{errors.New("--from-pool: names a pool, and --from-node its node")}
 			}
 			if owner.FromShared && owner.Shared {
-				return usageError{fmt.Errorf("--from-shared: pool %s has scope %s", pools[0].Name, pools[0].Scope)}
+				return usageError{fmt.Errorf("--from-shared: pool %s has scope %s", pool.Name, pool.Scope)}
 			}
 			if c.Flags().Changed("from-node") && owner.From == "" { // a script's empty variable
 				return usageError{errors.New("--from-node: no node is named")}
@@ -57,7 +62,10 @@ func (p *program) prepareCommand() *cobra.Command {
 			if owner.From == cfg.Node {
 				return usageError{fmt.Errorf("--from-node: %q is this node's own name", cfg.Node)}
 			}
-			return p.prepare(c.Context(), pools[0], replace, owner)
+			for _, pool := range pools {
+				err = errors.Join(err, p.prepare(c.Context(), pool, replace, owner))
+			}
+			return err
 		},
 	}
 	c.Flags().BoolVar(&replace, "replace", false, "accept another filesystem than the one that was prepared before")

@@ -30,11 +30,11 @@ func (p *program) quotaCommand() *cobra.Command {
 			"before. Each of their files is visited; a run that was cut off is simply made again. Pods may go on.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			_, pools, err := p.loadPools(args)
+			_, pool, err := p.loadPool(args)
 			if err != nil {
 				return err
 			}
-			l, err := p.limiter(c.Context(), pools[0])
+			l, err := p.limiter(c.Context(), pool)
 			if err != nil {
 				return err
 			}

@@ -95,14 +95,18 @@ func (p *program) relabel(ctx context.Context, cfg config.Config, what string, d
 	if selinux.Mode() == "disabled" {
 		fmt.Fprintf(p.stderr, "%s: warning: SELinux is disabled on this host: labels are written but have no effect\n", name)
 	}
-	if pool, ok := cfg.Pool(what); ok {
-		r, err := p.relabeller(ctx, pool, dryRun)
-		if err != nil {
-			return err
-		}
-		return r.pool(ctx)
-	}
 	var closed error
+	pools := cfg.Named(what)
+	for _, pool := range pools {
+		r, err := p.relabeller(ctx, pool, dryRun)
+		if err == nil {
+			err = r.pool(ctx)
+		}
+		closed = errors.Join(closed, err)
+	}
+	if len(pools) > 0 {
+		return closed
+	}
 	for _, pool := range cfg.Pools {
 		if pool.SELinuxType == "" {
 			continue
@@ -206,9 +210,9 @@ func (r *relabeller) volumes(ctx context.Context, pvs []string) error {
 	return errs
 }
 
-// want is what the labels of a pool's volumes have to be.
+// want is what the labels of a pool's volumes have to be, whose records say no source.
 func want(pool config.Pool) selinux.Want {
-	return selinux.Want{Type: pool.SELinuxType, AnyLevel: pool.Source != config.SourceHost}
+	return selinux.Want{Type: pool.SELinuxType}.For(pool.Source)
 }
 
 // say prints a line for what was not as it should be.

@@ -21,6 +21,7 @@ type probed struct {
 	hostcheck.Report
 	promised *uint64 // to the pool's volumes, in bytes; nil: the records were not read
 	used     *uint64 // what they take; nil: that is not known
+	note     string  // what check says besides, "" for nothing
 }
 
 // probeAll looks at all pools at once, so that one that hangs does not delay the others. What one
@@ -76,7 +77,7 @@ func (one *probed) judge(pool config.Pool, onDevice uint64, all []hostcheck.Repo
 // probeCounted is probe with what the records promise.
 func (p *program) probeCounted(ctx context.Context, pool config.Pool) probed {
 	r, inventory := p.look(ctx, pool)
-	one := probed{Report: r}
+	one := probed{Report: r, note: p.sourceNote(pool, inventory)}
 	if inventory != nil && r.Removable() {
 		promised := inventory.Promised()
 		one.promised = &promised

@@ -349,7 +349,19 @@ func (p *program) warn(text string) {
 // tokenFile is where the daemon keeps the token that it renewed.
 func (p *program) tokenFile() string { return filepath.Join(p.stateDir, daemon.TokenFile) }
 
-// loadPools is load, with the pool that is named in the arguments, or all of them without a name.
+// loadPool is load, with the pool that is named in the arguments.
+func (p *program) loadPool(args []string) (config.Config, config.Pool, error) {
+	cfg, pools, err := p.loadPools(args)
+	if err == nil && len(pools) > 1 {
+		err = usageError{fmt.Errorf("%s is several pools, and this is for one of them: %s", args[0], daemon.NamesOf(pools))}
+	}
+	if err != nil {
+		return cfg, config.Pool{}, err
+	}
+	return cfg, pools[0], nil
+}
+
+// loadPools is load, with the pools of the name in the arguments, or all of them without a name.
 func (p *program) loadPools(args []string) (cfg config.Config, pools []config.Pool, err error) {
 	if cfg, err = p.load(); err == nil {
 		pools, err = choose(cfg, args)
@@ -357,16 +369,16 @@ func (p *program) loadPools(args []string) (cfg config.Config, pools []config.Po
 	return cfg, pools, err
 }
 
-// choose is the named pool, or all of them without a name.
+// choose is the pools of a name, or all of them without one.
 func choose(c config.Config, args []string) ([]config.Pool, error) {
 	if len(args) == 0 {
 		return c.Pools, nil
 	}
-	pool, ok := c.Pool(args[0])
-	if !ok {
+	pools := c.Named(args[0])
+	if len(pools) == 0 {
 		return nil, usageError{noPoolError{args[0], c}}
 	}
-	return []config.Pool{pool}, nil
+	return pools, nil
 }
 
 // noPoolError says that the command line names a pool that is not configured.

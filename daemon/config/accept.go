@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -15,20 +14,14 @@ const plainDirectory = "PlainDirectory"
 
 // setAccept takes an array of reasons. An empty one is none.
 func setAccept(p *Pool, v any) error {
-	list, ok := v.([]any)
-	if !ok {
-		return fmt.Errorf("want an array of strings, got %s", typeName(v))
+	all, err := texts(v)
+	if err != nil {
+		return err
 	}
-	var all []string
-	for _, one := range list {
-		reason, ok := one.(string)
-		if !ok {
-			return fmt.Errorf("want an array of strings, got one with %s", typeName(one))
-		}
+	for _, reason := range all {
 		if err := oneOf(reason, Acceptable...); err != nil {
 			return err
 		}
-		all = append(all, reason)
 	}
 	slices.Sort(all)
 	p.Accept = strings.Join(slices.Compact(all), ",")

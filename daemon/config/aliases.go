@@ -13,22 +13,34 @@ func setAliases(c *Config, v any) (err error) {
 
 // provisioners are the names in an array, each once.
 func provisioners(v any, check func(string) error) (all []string, err error) {
+	all, err = texts(v)
+	for i, name := range all {
+		switch {
+		case err != nil:
+		case check(name) != nil:
+			err = check(name)
+		case slices.Contains(all[:i], name):
+			err = fmt.Errorf("%q is listed twice", name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// texts are the strings of an array.
+func texts(v any) (all []string, err error) {
 	list, ok := v.([]any)
 	if !ok {
 		return nil, fmt.Errorf("want an array of strings, got %s", typeName(v))
 	}
 	for _, one := range list {
-		name, ok := one.(string)
+		s, ok := one.(string)
 		if !ok {
 			return nil, fmt.Errorf("want an array of strings, got one with %s", typeName(one))
 		}
-		if err := check(name); err != nil {
-			return nil, err
-		}
-		if slices.Contains(all, name) {
-			return nil, fmt.Errorf("%q is listed twice", name)
-		}
-		all = append(all, name)
+		all = append(all, s)
 	}
 	return all, nil
 }

@@ -101,6 +101,7 @@ type Config struct {
 // Pool is one [pool.NAME] table. Pools compare with ==.
 type Pool struct {
 	Name       string // a DNS label, because it becomes a label's value
+	Set        string // the table of several paths that this is one of; "" is a table of its own
 	Path       string // absolute and clean; at or below MountPoint
 	MountPoint string // absolute and clean; Path where the file does not say
 	// RequireMount false means a plain directory on the host's own filesystem.
@@ -110,7 +111,10 @@ type Pool struct {
 	Device       string // "UUID=..", "PARTUUID=..", "LABEL=..", "PARTLABEL=..", "/dev/..", "server:/export", "" for any
 	Scope        string // ScopeNode, ScopeShared or ScopeEveryNode
 	Exclusive    bool   // a filesystem of the network is mounted on this node and no other
-	Source       string // SourceHost, SourceLocal or SourceCSI
+	// Source is SourceHost, SourceLocal or SourceCSI; where the file does not say (SourceSet), it
+	// is SourceLocal with ScopeNode, and else SourceHost.
+	Source    string
+	SourceSet bool
 
 	Mode  fs.FileMode // of a volume's directory; setgid and sticky are fs.ModeSetgid, fs.ModeSticky
 	Owner string      // as written; UID is what it means
@@ -182,7 +186,7 @@ func DefaultPool(name string) Pool {
 		RequireMount:   true,
 		Immutable:      ImmutableRequire,
 		Scope:          ScopeNode,
-		Source:         SourceHost,
+		Source:         SourceLocal,
 		Mode:           0o777,
 		Owner:          "root",
 		Group:          "root",

@@ -39,6 +39,7 @@ var (
 	}
 	poolKeys = map[string]func(*Pool, any) error{
 		"path":          text(func(p *Pool, s string) error { p.Path = s; return checkPoolPath(s) }),
+		"paths":         setPaths,
 		"mount_point":   text(func(p *Pool, s string) error { p.MountPoint = s; return checkPoolPath(s) }),
 		"require_mount": truth(func(p *Pool, b bool) { p.RequireMount = b }),
 		"immutable": text(func(p *Pool, s string) error {
@@ -49,10 +50,13 @@ var (
 		"device":     text(func(p *Pool, s string) error { p.Device = s; return checkDevice(s) }),
 		"scope":      text(func(p *Pool, s string) error { p.Scope = s; return checkScope(s) }),
 		"exclusive":  truth(func(p *Pool, b bool) { p.Exclusive = b }),
-		"source":     text(func(p *Pool, s string) error { p.Source = s; return oneOf(s, SourceHost, SourceLocal, SourceCSI) }),
-		"mode":       text(setMode),
-		"owner":      text(setOwner),
-		"group":      text(setGroup),
+		"source": text(func(p *Pool, s string) error {
+			p.Source, p.SourceSet = s, true
+			return oneOf(s, SourceHost, SourceLocal, SourceCSI)
+		}),
+		"mode":  text(setMode),
+		"owner": text(setOwner),
+		"group": text(setGroup),
 		"directory": text(func(p *Pool, s string) (err error) {
 			p.Directory, err = ParsePattern(s)
 			return err

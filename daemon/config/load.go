@@ -41,7 +41,7 @@ type loader struct {
 	set      map[string]setting // by key: which file and line decided
 	errors   []Error
 	warnings []Error
-	noTable  bool // pool, or an entry of it, is not a table: that was refused, and is not also missing
+	noTable  bool // pool, an entry of it, or its paths were refused, and are not also missing
 	partial  bool // a file could not be read: what is absent may stand in it
 }
 
@@ -147,7 +147,10 @@ func (l *loader) refuse(s setting, format string, args ...any) {
 
 // where is the place of a pool's key, or of the pool where the key is not written.
 func (l *loader) where(d *draft, key string) setting {
-	path := []string{"pool", d.Name, key}
+	if key == "path" && d.Name != d.Table() {
+		key = "paths"
+	}
+	path := []string{"pool", d.Table(), key}
 	if s, ok := l.set[setting{path: path}.key()]; ok {
 		return s
 	}
@@ -174,6 +177,7 @@ func (l *loader) finish() {
 		}
 		l.config.Node = node
 	}
+	l.expand()
 	for _, name := range names(l.pools) {
 		l.finishPool(l.pools[name])
 		l.config.Pools = append(l.config.Pools, l.pools[name].Pool)

@@ -71,6 +71,9 @@ func TestEveryKey(t *testing.T) {
 	bulk.Path, bulk.MountPoint, bulk.RequireMount, bulk.ReservePercent = "/srv/bulk", "/srv/bulk", false, 2.5
 	bulk.Clones, bulk.Snapshots, bulk.PauseLimit = ClonesCopy, SnapshotsCopy, 1500*time.Millisecond
 	bulk.Quota, bulk.QuotaFirst, bulk.QuotaLast, bulk.InodesPerGiB = QuotaProject, 2000000000, 2000000999, 65536
+	bulk.Set = "bulk"
+	ofBulk := bulk
+	ofBulk.Name, ofBulk.Path, ofBulk.MountPoint = "bulk-b", "/mnt/b", "/mnt/b"
 	same(t, got, Config{
 		Provisioner:       "torchbox.com/hostpath",
 		Aliases:           []string{"hostpath", "microk8s.io/hostpath", "kubevirt.io.hostpath-provisioner"},
@@ -84,14 +87,17 @@ func TestEveryKey(t *testing.T) {
 		KubeletRoot:       "/var/lib/k0s/kubelet",
 		CSIDrivers:        []string{"kubevirt.io.hostpath-provisioner"},
 		ActOnSelectedNode: true,
-		Pools: []Pool{bulk, {
+		Pools: []Pool{bulk, ofBulk, {
 			Name: "fast", Path: "/srv/fast/volumes", MountPoint: "/srv/fast", RequireMount: true,
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
-			Scope: "node", Exclusive: true, Source: "local", Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
+			Scope: "node", Exclusive: true, Source: "local", SourceSet: true, Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
 			ReclaimPolicy: "Retain", Accept: "LaxMount", Clones: ClonesOff, Snapshots: SnapshotsOff, PauseLimit: 5 * time.Second, Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
-		Warnings: []string{"testdata/full/config.toml:40: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill"},
+		Warnings: []string{
+			"testdata/full/config.toml:41: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill",
+			"testdata/full/config.toml:41: pool.bulk.require_mount: false: /mnt/b may be a plain directory on the host's own filesystem, which volumes can fill",
+		},
 	})
 	// The file above has every key there is, so that this test cannot forget one.
 	text, err := os.ReadFile("testdata/full/config.toml")

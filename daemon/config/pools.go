@@ -16,9 +16,13 @@ func (l *loader) finishPool(d *draft) {
 	case d.Path != "" && !under(d.Path, d.MountPoint):
 		l.refuse(l.where(d, "path"), "%q is not at or below mount_point %q", d.Path, d.MountPoint)
 	}
+	if d.Scope != ScopeNode && !d.SourceSet {
+		d.Source = SourceHost
+	}
 	if d.Scope != ScopeNode && d.Source == SourceLocal {
 		l.refuse(l.where(d, "source"), "%q volumes are one node's, and the pool's scope is %q", d.Source, d.Scope)
 	}
+	l.checkSet(d)
 	l.checkCSI(d)
 	l.finishQuota(d)
 	if d.Scope != ScopeNode && d.MakesClones() {
@@ -65,20 +69,23 @@ func (l *loader) checkOverlaps() {
 	}
 }
 
-// checkDefaults allows one default, and makes an only pool the default unless the file says no.
+// checkDefaults allows one default, and makes an only table the default unless the file says no.
 func (l *loader) checkDefaults() {
-	first := slices.IndexFunc(l.config.Pools, func(p Pool) bool { return p.Default })
+	pools := l.config.Pools
+	first := slices.IndexFunc(pools, func(p Pool) bool { return p.Default })
 	if first < 0 {
-		if len(l.config.Pools) == 1 {
-			only := &l.config.Pools[0]
-			_, said := l.set[l.where(l.pools[only.Name], "default").key()]
-			only.Default = !said
+		others := func(p Pool) bool { return p.Table() != pools[0].Table() }
+		if len(pools) > 0 && !slices.ContainsFunc(pools, others) {
+			_, said := l.set[l.where(l.pools[pools[0].Name], "default").key()]
+			for i := range pools {
+				pools[i].Default = !said
+			}
 		}
 		return
 	}
-	for _, p := range l.config.Pools[first+1:] {
-		if p.Default {
-			l.refuse(l.where(l.pools[p.Name], "default"), "pool %q is the default already", l.config.Pools[first].Name)
+	for _, p := range pools[first+1:] {
+		if p.Default && p.Table() != pools[first].Table() {
+			l.refuse(l.where(l.pools[p.Name], "default"), "pool %q is the default already", pools[first].Table())
 		}
 	}
 }

@@ -37,8 +37,8 @@ func TestMisspelled(t *testing.T) {
 			table, key = "[pool.p]\npath='/srv/p'\n", name
 		}
 		for _, wrong := range []string{key[:1] + key[2:3] + key[1:2] + key[3:], key[:len(key)-1]} {
-			if wrong == key {
-				continue // two equal letters
+			if wrong == key || wrong == "path" {
+				continue // two equal letters, or another key
 			}
 			file := write(t, table+wrong+" = 1\n")
 			_, err := Load(file)

@@ -1,19 +1,37 @@
 package controllers
 
 import (
+	"cmp"
+
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
-// Capacity is what one more volume of a class can get on this node, in bytes: 0 where its pool
-// takes none, or the node has no pool for it, for the reason closed. known is false before that was
-// checked and counted.
+// Capacity is what one more volume of a class can get on this node, in bytes, of several pools in
+// the one that has most: 0 where all are closed, or the node has no pool for it, for the reason
+// closed. known is false before that was checked and counted.
 func (c *Controller) Capacity(class *storagev1.StorageClass) (bytes uint64, closed string, known bool) {
-	pool, refusal := c.Resolve(class, c.pools)
+	pools, refusal := c.Candidates(class, c.pools)
 	if refusal != nil {
 		return 0, refusal.Reason, true
 	}
+	open := false
+	for _, pool := range pools {
+		one, why, known := c.capacityOf(pool)
+		if !known {
+			return 0, "", false
+		}
+		bytes, closed, open = max(bytes, one), cmp.Or(closed, why), open || why == ""
+	}
+	if open {
+		closed = ""
+	}
+	return bytes, closed, true
+}
+
+// capacityOf is Capacity of one pool.
+func (c *Controller) capacityOf(pool plan.Pool) (bytes uint64, closed string, known bool) {
 	w := c.workers[pool.Name]
 	state := c.Gate.State(pool.Name)
 	switch {

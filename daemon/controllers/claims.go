@@ -154,16 +154,9 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 		return f, h
 	}
 	f.Class = class
-	f.Pool, f.Refusal = c.Resolve(plan.ClassFor(claim, class), c.pools)
-	if f.Refusal == nil {
-		w := c.workers[f.Pool.Name]
-		h, _ = w.disk.Open(ctx)
-		reason, why := h.State.Closed()
-		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
-		f.Room = h.RoomFor(plan.VolumeName(claim))
-		role := w.elector.Role()
-		f.Silent = role == leadership.Standby
-		f.Closed = w.elector.Blocked(f.Closed)
+	pools, refusal := c.Candidates(plan.ClassFor(claim, class), c.pools)
+	if f.Refusal = refusal; refusal == nil {
+		h = c.place(ctx, &f, pools)
 	}
 	return f, h
 }
@@ -181,6 +174,15 @@ func (c *Controller) dropClaim(i item) {
 }
 
 func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
+	if len(f.Disks) > 1 {
+		c.placing.Lock()
+		chosen, drop, err := c.reserve(ctx, &f)
+		c.placing.Unlock()
+		defer drop()
+		if h = chosen; err != nil {
+			return c.notMade(ctx, c.workers[f.Pool.Name], f, err)
+		}
+	}
 	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
 	if err != nil {
 		return 0, err // plan's badName refused this before

@@ -96,7 +96,8 @@ type Controller struct {
 	kept     *keptVolumes
 	stagger  stagger
 	pods     together
-	placing  chan struct{} // a pod that names this node, or a claim without one, came or changed
+	podNews  chan struct{} // a pod that names this node, or a claim without one, came or changed
+	placing  sync.Mutex    // held while pools are chosen, and promise volumes their size
 	expander *expansion.Expander
 	pools    []plan.Pool // that are configured here
 	cluster  *ownership.Cluster
@@ -140,7 +141,7 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
 	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2},
-		kept: newKeptVolumes(), unplaced: make(chan struct{}, 1), placing: make(chan struct{}, 1)}
+		kept: newKeptVolumes(), unplaced: make(chan struct{}, 1), podNews: make(chan struct{}, 1)}
 	if o.Contents != nil {
 		c.contents = newQueue()
 	}
@@ -211,7 +212,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		}
 		all.Go(func() { c.pods.finder.Run(ctx) })
 		if c.Listers.Pods != nil {
-			all.Go(func() { c.place(ctx) })
+			all.Go(func() { c.placePods(ctx) })
 		}
 		if c.Published != nil {
 			all.Go(func() { c.explain(ctx) })
@@ -294,7 +295,7 @@ func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error))
 func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 	c.noteWaiting(was, now)
 	if now != nil && plan.NodeOpen(now) {
-		signal(c.placing)
+		signal(c.podNews)
 	}
 	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
 		signal(c.unplaced)
@@ -399,8 +400,9 @@ func (c *Controller) APIRecovered() {
 
 func (c *Controller) requeueClaims(pool string) {
 	for _, claim := range c.Listers.Claims.List() {
-		if p := c.poolNameOf(claim); (pool == "" || p == pool) && !plan.Unasked(claim) {
-			c.workers[p].claims.Add(claimItem(claim))
+		pools := c.poolsOf(claim)
+		if (pool == "" || slices.Contains(pools, pool)) && !plan.Unasked(claim) {
+			c.workers[pools[0]].claims.Add(claimItem(claim))
 		}
 	}
 }
@@ -413,23 +415,6 @@ func (c *Controller) requeueVolumes(w *poolWorker) {
 			w.volumes.Add(item{name: v.Name})
 		}
 	}
-}
-
-// poolNameOf is the pool whose worker takes a claim: "" where its class resolves to none. Of one
-// that has its volume it is the volume's: the class may have been changed since.
-func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
-	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
-		return c.workerOf(v).Name
-	}
-	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
-	if !known {
-		return ""
-	}
-	pool, refusal := c.Resolve(class, c.pools)
-	if refusal != nil {
-		return ""
-	}
-	return pool.Name
 }
 
 func claimItem(c *corev1.PersistentVolumeClaim) item {

@@ -54,6 +54,7 @@ func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
 		},
 		Look:    func() { signal(w.kick) },
 		Objects: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
+		Beside:  func(v *corev1.PersistentVolume) bool { return c.beside(w, v) },
 	})
 }
 

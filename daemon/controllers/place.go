@@ -2,118 +2,86 @@ package controllers
 
 import (
 	"context"
-	"time"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 )
 
-// placer chooses this node for the claims of pods that name it themselves (spec.nodeName): the
-// scheduler never sees such a pod, and chooses none. All of it is of one goroutine.
-type placer struct {
-	*Controller
-	due map[string]time.Time // when a pod is looked at again
-}
+// A class may lead to several pools of a node, each on a disk of its own. What is begun in one is
+// found there by its record (disk.Handle.Promised). A crash, or a disk that goes away meanwhile, may
+// leave a directory in one and the volume's object in another: the former is undone by its record,
+// as it is empty and the object points elsewhere (plan.RecordFacts.Beside).
 
-const (
-	// placePause is the shortest time between two rounds, and placeMost about how many claims get
-	// their node in one: so a tenant who makes very many such pods costs twenty writes a second.
-	placePause = 500 * time.Millisecond
-	placeMost  = 10
-	placeIdle  = time.Minute
-	placeAgain = 30 * time.Second // for a pod whose claims are refused
-)
-
-// PodChanged is called with each pod of Listers.Pods that came, changed or went.
-func (c *Controller) PodChanged(_, _ *corev1.Pod) { signal(c.placing) }
-
-// place chooses nodes until ctx ends.
-func (c *Controller) place(ctx context.Context) {
-	p := placer{c, map[string]time.Time{}}
-	for wait := placePause; ; wait = p.round(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(placePause):
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait - placePause):
-		case <-c.placing:
+// place looks at the pools that a claim's class leads to, and puts its volume into one of them. The
+// handle that it returns is that pool's.
+func (c *Controller) place(ctx context.Context, f *plan.ClaimFacts, pools []plan.Pool) disk.Handle {
+	pv := plan.VolumeName(f.Claim)
+	handles := make([]disk.Handle, len(pools))
+	f.Disks = make([]plan.Disk, len(pools))
+	for i, pool := range pools {
+		w := c.workers[pool.Name]
+		h, _ := w.disk.Open(ctx)
+		reason, why := h.State.Closed()
+		room := h.RoomFor(pv)
+		handles[i] = h
+		f.Disks[i] = plan.Disk{
+			Pool: pool, Closed: w.elector.Blocked(why), Held: reason == plan.ReasonPoolInUse,
+			Room: room, Has: h.Promised(pv),
 		}
 	}
+	chosen := f.Place()
+	f.Silent = c.workers[f.Pool.Name].elector.Role() == leadership.Standby
+	return handles[chosen]
 }
 
-// round looks at the pods that are due, and returns when to begin the next round.
-func (p *placer) round(ctx context.Context) time.Duration {
-	next, there, chosen := placeIdle, map[string]bool{}, 0
-	for _, pod := range p.Listers.Pods.List() {
-		there[string(pod.UID)] = true
-		if wait := time.Until(p.due[string(pod.UID)]); wait > 0 {
-			next = min(next, wait)
-			continue
+// reserve puts a claim's volume into one of several pools again, by what the claims were given that
+// are worked on at the same time, and promises it its size there until drop is called. The caller
+// holds placing.
+func (c *Controller) reserve(ctx context.Context, f *plan.ClaimFacts) (h disk.Handle, drop func(), err error) {
+	pv, size := plan.VolumeName(f.Claim), plan.Needs(f.Claim)
+	for range f.Disks { // what grows meanwhile does not wait for the lock
+		for i, d := range f.Disks {
+			f.Disks[i].Room = c.workers[d.Pool.Name].disk.RoomFor(pv)
 		}
-		open := p.open(pod)
-		if len(open) == 0 {
-			continue
-		}
-		if chosen >= placeMost {
-			next = 0
+		f.Place()
+		h, _ = c.workers[f.Pool.Name].disk.Open(ctx)
+		drop, err = h.Reserve(pv, size)
+		if !errors.As(err, new(*capacity.FullError)) {
 			break
 		}
-		chosen += len(open)
-		wait := p.choose(ctx, pod, open)
-		p.due[string(pod.UID)], next = time.Now().Add(wait), min(next, wait)
 	}
-	for uid := range p.due {
-		if !there[uid] && next > 0 {
-			delete(p.due, uid)
-		}
-	}
-	return max(next, placePause)
-}
-
-// open are the claims of a pod that wait for their node.
-func (p *placer) open(pod *corev1.Pod) (all []*corev1.PersistentVolumeClaim) {
-	for _, name := range plan.PodClaims(pod) {
-		claim, known := p.Listers.Claims.Get(pod.Namespace + "/" + name)
-		if !known {
-			continue
-		}
-		if class, known := p.Listers.Classes.Get(plan.ClassName(claim)); known && plan.Placeable(claim, class) {
-			all = append(all, claim)
-		}
-	}
-	return all
-}
-
-// choose writes this node's name on a pod's claims, or tells them why not. It returns when to look
-// again.
-func (p *placer) choose(
-	ctx context.Context, pod *corev1.Pod, open []*corev1.PersistentVolumeClaim,
-) time.Duration {
-	t, err := p.reserve(ctx, podclaims.Pod{Namespace: pod.Namespace, Name: pod.Name,
-		Claims: plan.PodClaims(pod)})
 	if err != nil {
-		return lag
+		drop = func() {}
 	}
-	if t.Refusal != nil {
-		for _, of := range t.Claims {
-			if v := t.Verdict(of.Placed()); plan.NodeOpen(of.Claim) {
-				v.Action = plan.Wait
-				p.reportClaim(of.Claim, v, of.Pool.Name)
-			}
-		}
-		return placeAgain
+	return h, drop, err
+}
+
+// poolNameOf is the pool whose worker takes a claim: the first of poolsOf.
+func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
+	return c.poolsOf(claim)[0]
+}
+
+// poolsOf are the pools that a claim may have its volume in: "" alone where its class resolves to
+// none. Of one that has its volume it is the volume's: the class may have been changed since.
+func (c *Controller) poolsOf(claim *corev1.PersistentVolumeClaim) (names []string) {
+	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
+		return []string{c.workerOf(v).Name}
 	}
-	took := "took the claim for this node, which pod " + pod.Name + " names"
-	for _, claim := range open {
-		if _, err := p.assign(ctx, claim, p.Node, took); err != nil {
-			p.NodeRequest("claims of pods that name this node", err)
-		}
+	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
+	if !known {
+		return []string{""}
 	}
-	return lag
+	pools, refusal := c.Candidates(class, c.pools)
+	if refusal != nil {
+		return []string{""}
+	}
+	for _, pool := range pools {
+		names = append(names, pool.Name)
+	}
+	return names
 }

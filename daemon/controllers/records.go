@@ -97,6 +97,9 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 	c.mendSizes(ctx, w, h, records)
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		pv, published := c.Listers.Volumes.Get(rec.PV)
+		if published && c.beside(w, pv) {
+			return false // it was begun here, and made in another pool
+		}
 		if published && plan.MayBeLeft(rec) && plan.Leaving(pv) {
 			return false // nothing tells this process when it is gone, if another one let it go
 		}
@@ -305,6 +308,7 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 	if f.Volume, err = c.API.GetVolume(ctx, rec.PV); err != nil {
 		return f, err
 	}
+	f.Beside = f.Volume != nil && c.beside(w, f.Volume)
 	if f.Claim, err = c.API.GetClaim(ctx, rec.Namespace, rec.Claim); err != nil {
 		return f, err
 	}
@@ -312,6 +316,13 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 		f.Tombstone, err = c.API.ReadTombstone(ctx, rec.PV)
 	}
 	return f, err
+}
+
+// beside reports whether a volume object is of a pool of this node other than this one.
+func (c *Controller) beside(w *poolWorker, v *corev1.PersistentVolume) bool {
+	return w.OfOneNode() && slices.ContainsFunc(c.pools, func(p plan.Pool) bool {
+		return p.Name != w.Name && p.OfOneNode() && c.InPool(v, p)
+	})
 }
 
 // contentOf is the VolumeSnapshotContent of a snapshot, nil if the cluster has none; unknown is

@@ -23,7 +23,6 @@ import (
 type together struct {
 	waiting  podclaims.Waiting
 	finder   *podclaims.Finder
-	deciding sync.Mutex // the claims of one pod are promised their room at a time
 
 	mu   sync.Mutex
 	held map[string]held // by the claim's UID
@@ -128,7 +127,7 @@ func (c *Controller) mayMake(
 	}
 	var refused []plan.Together
 	for _, pod := range pods { // of several that share the claim one is enough
-		t, err := c.reserve(ctx, pod)
+		t, err := c.reserveAll(ctx, pod)
 		if err != nil || t.Refusal == nil {
 			return err == nil, 0, err
 		}
@@ -163,21 +162,20 @@ func (c *Controller) allFits(ctx context.Context, claim *corev1.PersistentVolume
 	})
 }
 
-// reserve promises all claims of a pod their room, or says why not: then none has any.
-func (c *Controller) reserve(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
+// reserveAll promises all claims of a pod their room, or says why not: then none has any.
+func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
 	t := plan.Together{Pod: pod.Name}
-	var handles []disk.Handle
 	for _, name := range pod.Claims {
 		claim, known := c.Listers.Claims.Get(pod.Namespace + "/" + name)
 		if !known {
 			continue
 		}
-		f, h, err := c.gather(ctx, claim)
+		f, _, err := c.gather(ctx, claim)
 		if err != nil {
 			return t, err
 		}
 		if c.PodClaim(claim, f.Class, f.Pool) && f.Volume == nil {
-			t.Claims, handles = append(t.Claims, f), append(handles, h)
+			t.Claims = append(t.Claims, f)
 		}
 	}
 	for _, f := range t.Claims {
@@ -186,12 +184,13 @@ func (c *Controller) reserve(ctx context.Context, pod podclaims.Pod) (plan.Toget
 			return t, nil
 		}
 	}
-	c.pods.deciding.Lock()
-	defer c.pods.deciding.Unlock()
+	c.placing.Lock()
+	defer c.placing.Unlock()
 	taken := map[string]func(){}
-	for i, f := range t.Claims {
+	for i := range t.Claims {
+		f := &t.Claims[i]
 		if uid := string(f.Claim.UID); !f.Postponed() && !c.pods.has(uid) {
-			drop, err := handles[i].Reserve(plan.VolumeName(f.Claim), plan.Needs(f.Claim))
+			h, drop, err := c.reserve(ctx, f)
 			if err != nil {
 				for _, drop := range taken {
 					drop()
@@ -199,7 +198,7 @@ func (c *Controller) reserve(ctx context.Context, pod podclaims.Pod) (plan.Toget
 				if !errors.As(err, new(*capacity.FullError)) {
 					return t, err
 				}
-				t.Full(f.Pool, handles[i].Room())
+				t.Full(f.Pool, h.Room())
 				t.Stays = c.volumeHere(pod)
 				return t, nil
 			}

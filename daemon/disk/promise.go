@@ -26,6 +26,19 @@ func (h Handle) RoomFor(pv string) capacity.Room {
 	return h.pool.Account.RoomFor(pv, h.space())
 }
 
+// Promised reports whether the pool has a volume of this name, or is about to, as far as it is known
+// without reading its records.
+func (h Handle) Promised(pv string) bool {
+	p, known := h.pool.Account.PromisedTo(pv)
+	return known && p.Volume > 0
+}
+
+// RoomFor is Handle.RoomFor, as far as it is known without reading records.
+func (p *Pool) RoomFor(pv string) capacity.Room {
+	h, _ := p.handle(context.Background(), p.Gate.State(p.Name), nil)
+	return p.Account.RoomFor(pv, h.space())
+}
+
 // Room is what a pool has for one more volume, as far as it is known without reading its records:
 // ok is false before they were counted. own is what the pool itself promised.
 func (p *Pool) Room() (room capacity.Room, own uint64, ok bool) {

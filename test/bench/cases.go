@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 // The cases' names.
@@ -184,11 +185,11 @@ func (r *running) verify() error {
 		return fmt.Errorf("%d claims have two volumes, %s among them", len(second), second[0])
 	}
 	for i, s := range all {
-		claim, path := r.claims[i], s.volume.Spec.HostPath
-		if path == nil || !strings.HasPrefix(path.Path, r.fixture.pool+"/") {
+		claim, path := r.claims[i], cluster.PathOf(s.volume)
+		if !strings.HasPrefix(path, r.fixture.pool+"/") {
 			return fmt.Errorf("volume %s of claim %s is not in the pool %s", s.volume.Name, claim.Name, r.fixture.pool)
 		}
-		if info, err := os.Stat(path.Path); err != nil || !info.IsDir() || info.Mode().Perm() != 0o777 {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() || info.Mode().Perm() != 0o777 {
 			return fmt.Errorf("the directory of volume %s: %v %v", s.volume.Name, info, err)
 		}
 	}

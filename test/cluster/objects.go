@@ -77,3 +77,16 @@ func Pod(namespace, name string, claims ...string) *corev1.Pod {
 	pod.Spec.Containers = []corev1.Container{container}
 	return pod
 }
+
+// PathOf is the path that a volume object says, whatever its source.
+func PathOf(v *corev1.PersistentVolume) string {
+	switch {
+	case v.Spec.HostPath != nil:
+		return v.Spec.HostPath.Path
+	case v.Spec.Local != nil:
+		return v.Spec.Local.Path
+	case v.Spec.CSI != nil:
+		return v.Spec.CSI.VolumeAttributes["path"]
+	}
+	return ""
+}

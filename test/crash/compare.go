@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 )
 
@@ -311,12 +312,9 @@ func toClaim(c *corev1.PersistentVolumeClaim) claim {
 }
 
 func toObject(v *corev1.PersistentVolume) object {
-	o := object{phase: string(v.Status.Phase), going: v.DeletionTimestamp != nil, mib: v.Spec.Capacity.Storage().Value() >> 20}
+	o := object{path: cluster.PathOf(v), phase: string(v.Status.Phase), going: v.DeletionTimestamp != nil, mib: v.Spec.Capacity.Storage().Value() >> 20}
 	if v.Spec.ClaimRef != nil {
 		o.uid = string(v.Spec.ClaimRef.UID)
-	}
-	if v.Spec.HostPath != nil {
-		o.path = v.Spec.HostPath.Path
 	}
 	for _, f := range v.Finalizers {
 		if f == finalizer {

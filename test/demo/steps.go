@@ -175,13 +175,13 @@ func (e *environment) bound(ctx context.Context, claim *corev1.PersistentVolumeC
 	e.Must(err, "waiting for the claim")
 	pv, err := e.client.CoreV1().PersistentVolumes().Get(ctx, now.Spec.VolumeName, metav1.GetOptions{})
 	e.Must(err, "reading the volume")
-	source := pv.Spec.HostPath
-	if source == nil || source.Type == nil || *source.Type != corev1.HostPathDirectory {
-		e.Fatalf("volume %s is not a hostPath of type Directory: %+v", pv.Name, pv.Spec.PersistentVolumeSource)
+	source := pv.Spec.Local
+	if source == nil {
+		e.Fatalf("volume %s is not local: %+v", pv.Name, pv.Spec.PersistentVolumeSource)
 	}
 	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
 	e.showf("claim   %s: %s", now.Name, now.Status.Phase)
-	e.showf("volume  %s: %s, hostPath %s (type %s), only where %s is %v", pv.Name, pv.Status.Phase, source.Path, *source.Type, terms.Key, terms.Values)
+	e.showf("volume  %s: %s, local %s, only where %s is %v", pv.Name, pv.Status.Phase, source.Path, terms.Key, terms.Values)
 	info, err := os.Stat(source.Path)
 	e.Must(err, "looking at the directory")
 	e.showf("on disk %s %s", info.Mode(), source.Path)

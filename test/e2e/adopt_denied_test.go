@@ -50,7 +50,7 @@ func (w *environment) deniesOf(group, resource string, operation admissionv1.Ope
 	return end
 }
 
-// A policy of the cluster lets no client make hostPath volumes: the driver's object stays as it
+// A policy of the cluster lets no client make local volumes: the driver's object stays as it
 // is, and a dry run says so.
 func TestAdoptFromCSIForbidden(t *testing.T) {
 	w := newEnvironment(t)
@@ -59,12 +59,12 @@ func TestAdoptFromCSIForbidden(t *testing.T) {
 	pv := h.madeByCSI(driver, "data")
 	before := w.object(pv.Name)
 	w.denies(admissionv1.Create,
-		fmt.Sprintf("!has(object.spec.hostPath) || object.metadata.name != %q", pv.Name),
-		"no hostPath here")
+		fmt.Sprintf("!has(object.spec.local) || object.metadata.name != %q", pv.Name),
+		"no local here")
 	forbidden := peerNamed("rancher").volume(h, "probe", func(v *corev1.PersistentVolume) { v.Name = pv.Name })
 	w.Eventually("the policy is at work", func() bool {
 		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err != nil && strings.Contains(err.Error(), "no hostPath here")
+		return err != nil && strings.Contains(err.Error(), "no local here")
 	})
 	for _, flags := range [][]string{{fromCSI, "--dry-run"}, {fromCSI}} {
 		if out, code := h.Call(append([]string{"adopt", "fast"}, flags...)...); code != 1 ||

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -50,7 +51,7 @@ func TestAdoptOnTwoNodes(t *testing.T) {
 	var names []string
 	for i := range count {
 		pv := p.volume(a, fmt.Sprintf("data-%d", i))
-		for _, dir := range []string{pv.Spec.HostPath.Path, inB(filepath.Base(pv.Spec.HostPath.Path))} {
+		for _, dir := range []string{cluster.PathOf(pv), inB(filepath.Base(cluster.PathOf(pv)))} {
 			w.Must(os.Mkdir(dir, 0o777))
 		}
 		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
@@ -167,18 +168,18 @@ func TestAdoptBindMounts(t *testing.T) {
 	}
 	p := peerNamed("kubevirt")
 	shown := p.made(h, "shown")
-	bind(shown.Spec.HostPath.Path, elsewhere+"/export")
+	bind(cluster.PathOf(shown), elsewhere+"/export")
 	kubelets := p.made(h, "kubelets")
-	bind(kubelets.Spec.HostPath.Path, elsewhere+"/kubelet/pods/u-1/volume-subpaths/data/main/0")
+	bind(cluster.PathOf(kubelets), elsewhere+"/kubelet/pods/u-1/volume-subpaths/data/main/0")
 	inside := p.made(h, "inside")
 	bind(h.mount, elsewhere+"/pool")
 	outside := p.publish(h, p.volume(h, "outside", func(pv *corev1.PersistentVolume) {
-		pv.Spec.HostPath.Path = elsewhere + "/pool/" + filepath.Base(inside.Spec.HostPath.Path)
+		pv.Spec.HostPath.Path = elsewhere + "/pool/" + filepath.Base(cluster.PathOf(inside))
 	}))
 	under := p.volume(h, "under")
 	theirs := p.publish(h, p.volume(h, "theirs", func(pv *corev1.PersistentVolume) { pv.Spec.HostPath.Path = elsewhere + "/theirs" }))
 	w.Must(os.Mkdir(elsewhere+"/theirs", 0o755))
-	bind(elsewhere+"/theirs", under.Spec.HostPath.Path)
+	bind(elsewhere+"/theirs", cluster.PathOf(under))
 	p.publish(h, under)
 	out, code := h.Call("adopt", "fast")
 	golden(t, "adopt-binds", strings.ReplaceAll(h.told(out, shown, kubelets, inside, outside, under, theirs), elsewhere, "ELSEWHERE"))

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -77,7 +78,7 @@ func TestAdopt(t *testing.T) {
 	h.wantTree(before...)
 	for _, pv := range volumes {
 		name := pv.Spec.ClaimRef.Name
-		if data, err := os.ReadFile(filepath.Join(pv.Spec.HostPath.Path, "data")); string(data) != name {
+		if data, err := os.ReadFile(filepath.Join(cluster.PathOf(pv), "data")); string(data) != name {
 			t.Errorf("the data of %s is %q, %v", name, data, err)
 		}
 		w.DeleteClaim(name)
@@ -126,7 +127,7 @@ func TestAdoptUndo(t *testing.T) {
 	_, err = w.WaitVolumePhase(w.Soon(), volumes[5].Name, corev1.VolumeReleased)
 	w.Must(err)
 	h.made("later", w.Class("c", immediate)) // the daemon has seen what came before it
-	if _, err := os.Stat(filepath.Join(volumes[5].Spec.HostPath.Path, "data")); err != nil {
+	if _, err := os.Stat(filepath.Join(cluster.PathOf(volumes[5]), "data")); err != nil {
 		t.Error(err)
 	}
 }
@@ -174,7 +175,7 @@ func TestAdoptedWithoutItsRecord(t *testing.T) {
 	h.run()
 	w.DeleteClaim("data")
 	w.refusedVolume(pv, "NotRecorded")
-	h.wantTree(filepath.Base(pv.Spec.HostPath.Path))
+	h.wantTree(filepath.Base(cluster.PathOf(pv)))
 }
 
 // An API server that was restored to a day before what adopt and the daemon did since: the marks
@@ -197,11 +198,11 @@ func TestAdoptedAndRestored(t *testing.T) {
 
 	bare := w.Volume(pv.Name)
 	h.adopts()
-	w.Must(os.Rename(pv.Spec.HostPath.Path, filepath.Join(h.ours("trash"), pv.Name)))
+	w.Must(os.Rename(cluster.PathOf(pv), filepath.Join(h.ours("trash"), pv.Name)))
 	w.remark(pv.Name, bare)
 	h.run()
 	w.Eventually("the directory is put back", func() bool {
-		data, err := os.ReadFile(filepath.Join(pv.Spec.HostPath.Path, "data"))
+		data, err := os.ReadFile(filepath.Join(cluster.PathOf(pv), "data"))
 		return err == nil && string(data) == "data"
 	})
 	h.adopts("--undo")

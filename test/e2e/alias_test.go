@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 )
 
@@ -41,8 +42,12 @@ func TestAliasClasses(t *testing.T) {
 			w.claim(c.system, class, "1Mi", annotate(provisionOnNode, h.node))
 			w.claim(c.system+"-back", class, "1Mi", annotate(provisionOnNode, h.node))
 			pv, back := w.Bound(c.system), w.Bound(c.system+"-back")
-			if want := filepath.Join(h.mount, c.directory(pv.Name, w.Namespace, c.system)); pv.Spec.HostPath.Path != want {
-				t.Errorf("path %s, want %s", pv.Spec.HostPath.Path, want)
+			if want := filepath.Join(h.mount, c.directory(pv.Name, w.Namespace, c.system)); cluster.PathOf(pv) != want {
+				t.Errorf("path %s, want %s", cluster.PathOf(pv), want)
+			}
+			hostPath := pv.Spec.HostPath
+			if is := hostPath != nil && *hostPath.Type == corev1.HostPathDirectory; is != (c.provisioner != csi) {
+				t.Errorf("source %+v", pv.Spec.PersistentVolumeSource)
 			}
 			want := map[string]string{"pv.kubernetes.io/provisioned-by": c.provisioner}
 			maps.Copy(want, c.annotations)
@@ -51,7 +56,7 @@ func TestAliasClasses(t *testing.T) {
 			}
 			w.DeleteClaim(c.system)
 			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
-			directory := filepath.Base(back.Spec.HostPath.Path)
+			directory := filepath.Base(cluster.PathOf(back))
 			h.wantTree(directory, "ours/volumes/"+back.Name+".json")
 			h.adopts("--undo")
 			h.wantTree(directory)
@@ -63,7 +68,7 @@ func TestAliasClasses(t *testing.T) {
 			w.DeleteClaim(c.system + "-back")
 			_, err := w.WaitVolumePhase(w.Soon(), back.Name, corev1.VolumeReleased)
 			w.Must(err)
-			w.Must(os.Remove(back.Spec.HostPath.Path))
+			w.Must(os.Remove(cluster.PathOf(back)))
 			w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, back.Name, metav1.DeleteOptions{}))
 			w.Must(w.WaitVolumeGone(w.Soon(), back.Name))
 			h.wantTree()
@@ -118,13 +123,13 @@ func TestSingleNode(t *testing.T) {
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("policy %s", pv.Spec.PersistentVolumeReclaimPolicy)
 	}
-	if want := filepath.Join(dir, w.Namespace+"-data-"+pv.Name); pv.Spec.HostPath.Path != want {
-		t.Errorf("path %s, want %s", pv.Spec.HostPath.Path, want)
+	if want := filepath.Join(dir, w.Namespace+"-data-"+pv.Name); cluster.PathOf(pv) != want {
+		t.Errorf("path %s, want %s", cluster.PathOf(pv), want)
 	}
 	w.DeleteClaim("data")
 	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
 	w.Must(err)
-	if _, err := os.Stat(pv.Spec.HostPath.Path); err != nil {
+	if _, err := os.Stat(cluster.PathOf(pv)); err != nil {
 		t.Error(err)
 	}
 }

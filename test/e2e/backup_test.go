@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -74,7 +75,7 @@ func TestBackup(t *testing.T) {
 	_, err = w.WaitVolumePhase(w.Soon(), released.Name, "Released")
 	w.Must(err)
 	h.run()
-	h.wantData(one.Spec.HostPath.Path, "one")
+	h.wantData(cluster.PathOf(one), "one")
 	w.DeleteClaim("two")
 	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
 	h.wantTree(pool.Of(one.Name, released.Name)...)

@@ -29,8 +29,8 @@ func TestWaitForFirstConsumer(t *testing.T) {
 	if want := "pvc-" + string(claim.UID); pv.Name != want {
 		t.Errorf("the volume is named %s, want %s", pv.Name, want)
 	}
-	source := pv.Spec.HostPath
-	if source == nil || source.Path != h.mount+"/"+pv.Name || *source.Type != corev1.HostPathDirectory {
+	source := pv.Spec.Local
+	if source == nil || source.Path != h.mount+"/"+pv.Name {
 		t.Errorf("source %+v", pv.Spec.PersistentVolumeSource)
 	}
 	if got := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values; got[0] != "host-of-"+h.node {

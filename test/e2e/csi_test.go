@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 // csiDriver is kubevirt's. Tests that run at the same time have drivers of their own names.
@@ -41,7 +43,7 @@ func ofCSI(h *host, csiDriver string) func(*corev1.PersistentVolume) {
 			"volume.kubernetes.io/provisioner-deletion-secret-namespace": "",
 		}
 		pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-			Driver: csiDriver, VolumeHandle: filepath.Base(pv.Spec.HostPath.Path),
+			Driver: csiDriver, VolumeHandle: filepath.Base(cluster.PathOf(pv)),
 			VolumeAttributes: map[string]string{"storagePool": "fast", "storage.kubernetes.io/csiProvisionerIdentity": "1-2-" + csiDriver},
 		}}
 		pv.Spec.NodeAffinity = onNode("topology.hostpath.csi/node", h.node)
@@ -54,8 +56,8 @@ func (h *host) madeByCSI(driver, name string, change ...func(*corev1.PersistentV
 	h.w.Helper()
 	p := peer{provisioner: driver, directory: byVolume, shape: func(*host, *corev1.PersistentVolume) {}}
 	pv := p.volume(h, name)
-	h.w.Must(os.Mkdir(pv.Spec.HostPath.Path, 0o777))
-	h.w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+	h.w.Must(os.Mkdir(cluster.PathOf(pv), 0o777))
+	h.w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
 	for _, f := range append([]func(*corev1.PersistentVolume){ofCSI(h, driver)}, change...) {
 		f(pv)
 	}
@@ -179,7 +181,7 @@ func TestAdoptFromCSI(t *testing.T) {
 
 	for _, pv := range []*corev1.PersistentVolume{one, two} {
 		now := w.rebound(pv, false)
-		if now.Spec.HostPath == nil || now.Spec.HostPath.Path != filepath.Join(h.mount, pv.Name) || now.Spec.PersistentVolumeReclaimPolicy != pv.Spec.PersistentVolumeReclaimPolicy {
+		if now.Spec.Local == nil || cluster.PathOf(now) != filepath.Join(h.mount, pv.Name) || now.Spec.PersistentVolumeReclaimPolicy != pv.Spec.PersistentVolumeReclaimPolicy {
 			t.Errorf("%s is %s", pv.Name, now)
 		}
 	}
@@ -356,7 +358,7 @@ func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
 	owned := map[string][]string{}
 	for _, name := range names {
 		v := w.Volume(name)
-		if v.Spec.HostPath == nil {
+		if v.Spec.Local == nil {
 			t.Errorf("%s is of neither:\n%s\n%s", name, said[0], said[1])
 		}
 		owned[v.Labels["hostpath-provisioner/node"]] = append(owned[v.Labels["hostpath-provisioner/node"]], name+".json")

@@ -17,7 +17,7 @@ func asKubelet(pv *corev1.PersistentVolume) csinode.Volume {
 	return csinode.Volume{PV: pv.Name, Attributes: pv.Spec.CSI.VolumeAttributes}
 }
 
-// A claim with source csi is made from one with source hostPath and the other way round, and pods
+// A claim with source csi is made from one with source local and the other way round, and pods
 // find the data in each.
 func TestCloneOfCSI(t *testing.T) {
 	w := newEnvironment(t)
@@ -40,7 +40,7 @@ func TestCloneOfCSI(t *testing.T) {
 		w.Must(s.Unpublish(w.Soon(), "pod", pv.Name))
 	}
 	back := w.Bound("back")
-	if h.wantClone(back); back.Spec.HostPath == nil {
+	if h.wantClone(back); back.Spec.Local == nil {
 		t.Errorf("the clone's source is %+v", back.Spec.PersistentVolumeSource)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -28,7 +29,7 @@ func (h *host) made(name, class string) *corev1.PersistentVolume {
 	h.w.Helper()
 	h.w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
 	pv := h.w.Bound(name)
-	h.w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+	h.w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
 	return pv
 }
 
@@ -128,7 +129,7 @@ func TestForgedVolumes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			forged := victim.DeepCopy()
 			forged.ObjectMeta = metav1.ObjectMeta{Name: w.Namespace + "-" + name, Labels: victim.Labels, Annotations: victim.Annotations, Finalizers: []string{finalizer}}
-			forged.Spec.HostPath.Path = c.path
+			forged.Spec.Local.Path = c.path
 			forged.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: w.Namespace, Name: "never", UID: "never-" + "x"}
 			pv, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forged, metav1.CreateOptions{})
 			if err != nil {

@@ -225,7 +225,7 @@ func (h *host) orphaned(volumes ...*corev1.PersistentVolume) {
 	h.w.Helper()
 	out, _ := h.Call("volumes")
 	for _, pv := range volumes {
-		h.wantData(pv.Spec.HostPath.Path, pv.Spec.ClaimRef.Name)
+		h.wantData(cluster.PathOf(pv), pv.Spec.ClaimRef.Name)
 		line := out[max(0, strings.Index(out, pv.Name)):]
 		if line, _, _ = strings.Cut(line, "\n"); !strings.HasSuffix(line, "orphaned") {
 			h.w.Errorf("volume of claim %s: %s", pv.Spec.ClaimRef.Name, line)

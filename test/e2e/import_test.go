@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -42,16 +43,7 @@ func (h *host) follows(claim string) *corev1.PersistentVolume {
 	})
 	pv := h.w.Bound(claim)
 	at := filepath.Join(h.mount, pv.Name)
-	source := pv.Spec.PersistentVolumeSource
-	said := ""
-	switch {
-	case source.HostPath != nil:
-		said = source.HostPath.Path
-	case source.Local != nil:
-		said = source.Local.Path
-	default:
-		said = source.CSI.VolumeAttributes["path"]
-	}
+	said := cluster.PathOf(pv)
 	term := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
 	label := cmp.Or(h.label, "host-of-"+h.node)
 	if said != at || pv.Labels[nodeLabel] != h.node || term.Values[0] != label {
@@ -145,11 +137,11 @@ func TestImport(t *testing.T) {
 		}
 	}
 	now := w.Bound("adopted")
-	at := filepath.Join(b.mount, filepath.Base(adopted.Spec.HostPath.Path))
-	if now.UID == adopted.UID || now.Spec.HostPath.Path != at || now.Labels[nodeLabel] != b.node {
+	at := filepath.Join(b.mount, filepath.Base(cluster.PathOf(adopted)))
+	if now.UID == adopted.UID || cluster.PathOf(now) != at || now.Labels[nodeLabel] != b.node {
 		t.Errorf("the adopted volume is %+v", now)
 	}
-	b.wantData(now.Spec.HostPath.Path, "adopted")
+	b.wantData(cluster.PathOf(now), "adopted")
 	b.wantData(filepath.Join(b.ours("archive"), archived.Name), "archived")
 	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
 	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
@@ -124,7 +125,7 @@ func TestDecidedOtherwise(t *testing.T) {
 		h.wantData(filepath.Join(dir, pv.Name), name)
 	}
 	h.useAgain(pvs["again"], class)
-	h.wantData(pvs["again"].Spec.HostPath.Path, "again")
+	h.wantData(cluster.PathOf(pvs["again"]), "again")
 	// To remove what was forced off: its directory, and the record follows.
 	w.Must(os.RemoveAll(filepath.Join(h.ours("trash"), pvs["forced"].Name)))
 	w.Must(h.Signal(syscall.SIGHUP))
@@ -146,7 +147,7 @@ func (h *host) useAgain(was *corev1.PersistentVolume, class string) {
 	h.w.claim("used-again", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
 	h.w.Bound("used-again")
 	h.w.Eventually("its directory is put back", func() bool {
-		_, err := os.Stat(filepath.Join(was.Spec.HostPath.Path, "data"))
+		_, err := os.Stat(filepath.Join(cluster.PathOf(was), "data"))
 		return err == nil
 	})
 }
@@ -179,8 +180,8 @@ func TestArchivedComesBack(t *testing.T) {
 		}
 	}
 	h.wantTree(pool.Of(one.Name, half.Name)...)
-	h.wantData(one.Spec.HostPath.Path, "one")
-	h.wantData(half.Spec.HostPath.Path, "half")
+	h.wantData(cluster.PathOf(one), "one")
+	h.wantData(cluster.PathOf(half), "half")
 	if strings.Contains(h.Log(), "VolumeLost") {
 		t.Errorf("a volume that is whole is called lost:\n%s", h.Log())
 	}
@@ -216,7 +217,7 @@ func TestDirectoryOfAnotherPattern(t *testing.T) {
 	w.Must(err)
 	w.Must(h.Configure(string(text) + "directory = \"{{.Claim}}-{{.PV}}\"\n"))
 	h.run()
-	if got, want := w.Bound("made").Spec.HostPath.Path, filepath.Join(h.mount, pv); got != want {
+	if got, want := cluster.PathOf(w.Bound("made")), filepath.Join(h.mount, pv); got != want {
 		t.Errorf("the volume is %s, want %s", got, want)
 	}
 	h.wantTree(pool.Of(pv)...)

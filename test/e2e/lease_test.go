@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -109,7 +110,7 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 		w.holder([]*node{n}, anyNode)
 		w.claim(name, class, "1Mi")
 		pv := w.Bound(name)
-		w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+		w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
 		lost := make(chan struct{})
 		door.next(func() bool {
 			if _, err := os.Stat(filepath.Join(n.ours("trash"), pv.Name)); inTrash != (err == nil) {
@@ -186,12 +187,12 @@ func TestSharedPausedBeforeMaking(t *testing.T) {
 	w.Must(late.Signal(syscall.SIGSTOP))
 	other.run()
 	pv := w.Bound("data")
-	w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte("data"), 0o600))
+	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte("data"), 0o600))
 	w.DeleteClaim("data")
 	fixture.Receive(w.Environment, removing, "the other daemon removes the volume")
 	w.Must(late.Signal(syscall.SIGCONT))
 	w.Must(harness.Eventually(w.Soon(), func() bool {
-		_, err := os.Stat(pv.Spec.HostPath.Path)
+		_, err := os.Stat(cluster.PathOf(pv))
 		return err == nil || strings.Contains(late.Log(), "leaves a claim whose volume was removed meanwhile")
 	}))
 	close(goOn)

@@ -322,8 +322,8 @@ func (w *environment) migrates(r recipe) {
 	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
 	kept := w.Bound("one")
 	p.wantTree(theirs, "ours/volumes/"+kept.Name+".json")
-	if data, err := os.ReadFile(filepath.Join(p.mount, theirs, "data")); string(data) != "one" || kept.Spec.HostPath.Path != filepath.Join(p.mount, theirs) {
-		w.Errorf("taken over with %q, %v, at %s", data, err, kept.Spec.HostPath.Path)
+	if data, err := os.ReadFile(filepath.Join(p.mount, theirs, "data")); string(data) != "one" || cluster.PathOf(kept) != filepath.Join(p.mount, theirs) {
+		w.Errorf("taken over with %q, %v, at %s", data, err, cluster.PathOf(kept))
 	}
 
 	p.works(old, class, theirs, "ours/volumes/"+kept.Name+".json")

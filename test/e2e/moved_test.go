@@ -51,7 +51,7 @@ func TestHalfThePoolMoved(t *testing.T) {
 	w.deleteVolume(again.Name)
 	w.force(again.Name)
 	again.ResourceVersion, again.UID = "", ""
-	again.Spec.HostPath.Path = filepath.Join(other.mount, again.Name)
+	again.Spec.Local.Path = filepath.Join(other.mount, again.Name)
 	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, again, metav1.CreateOptions{})
 	w.Must(err)
 	other.run()

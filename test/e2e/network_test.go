@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
@@ -87,7 +88,7 @@ func TestSharedQuota(t *testing.T) {
 	quotas := func(of map[string]string) {
 		for name, want := range of {
 			buffer := make([]byte, 64)
-			n, _ := unix.Getxattr(w.Bound(name).Spec.HostPath.Path, "ceph.quota.max_bytes", buffer)
+			n, _ := unix.Getxattr(cluster.PathOf(w.Bound(name)), "ceph.quota.max_bytes", buffer)
 			if got := string(buffer[:max(n, 0)]); got != want {
 				t.Errorf("%s has quota %q, want %q", name, got, want)
 			}
@@ -164,7 +165,7 @@ func TestSharedExample(t *testing.T) {
 	objects = strings.Replace(objects, "  namespace: "+w.Namespace+"\n  name: "+w.Namespace+"\nprovisioner", "  name: "+w.Namespace+"\nprovisioner", 1)
 	w.Must(w.Apply(w.Ctx, []byte(objects)))
 	pv := w.Bound("site")
-	if pv.Spec.NodeAffinity != nil || pv.Spec.AccessModes[0] != corev1.ReadWriteMany || !strings.HasPrefix(pv.Spec.HostPath.Path, mount+"/") {
+	if pv.Spec.NodeAffinity != nil || pv.Spec.AccessModes[0] != corev1.ReadWriteMany || !strings.HasPrefix(cluster.PathOf(pv), mount+"/") {
 		t.Errorf("the volume: %+v", pv.Spec)
 	}
 	for _, pod := range []string{"writer", "reader"} {

@@ -110,7 +110,7 @@ func (p peer) made(h *host, name string, change ...func(*corev1.PersistentVolume
 	w := h.w
 	w.Helper()
 	pv := p.volume(h, name, change...)
-	dir := pv.Spec.HostPath.Path
+	dir := cluster.PathOf(pv)
 	w.Must(os.Mkdir(dir, 0o777))
 	w.Must(os.WriteFile(filepath.Join(dir, "data"), []byte(name), 0o600))
 	return p.publish(h, pv)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
@@ -40,7 +41,7 @@ func TestComesBack(t *testing.T) {
 		}
 		w.refusedVolume(w.Volume(claim.Spec.VolumeName), reason)
 	}
-	if data, err := os.ReadFile(filepath.Join(back.Spec.HostPath.Path, "data")); string(data) != "back" {
+	if data, err := os.ReadFile(filepath.Join(cluster.PathOf(back), "data")); string(data) != "back" {
 		t.Errorf("what was put back has the data %q, %v", data, err)
 	}
 	h.wantTree(append(pool.Of(back.Name, stays.Name), "ours/trash/"+emptied.Name+"~", "ours/volumes/"+emptied.Name+".json")...)

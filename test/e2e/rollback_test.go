@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -103,7 +104,7 @@ func TestSharedRestored(t *testing.T) {
 	class := w.Class("c", immediate)
 	w.claim("before", class, "1Mi")
 	before := w.Bound("before")
-	file := filepath.Join(before.Spec.HostPath.Path, "data")
+	file := filepath.Join(cluster.PathOf(before), "data")
 	w.Must(os.WriteFile(file, []byte("before"), 0o600))
 	w.again(keepData)
 	w.workers(nodes)

@@ -187,19 +187,19 @@ func TestSharedPausedLeader(t *testing.T) {
 		names = append(names, w.burst(round+10, class, 6)...)
 		for _, name := range names {
 			pv := w.Bound(name) // by another one
-			w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(name), 0o600))
+			w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
 			want[name] = pv
 		}
 		w.holder(nodes, but(leader))
 		w.Must(leader.Signal(syscall.SIGCONT))
 		w.claim(fmt.Sprintf("after-%d", round), class, "1Mi")
 		pv := w.Bound(fmt.Sprintf("after-%d", round))
-		w.Must(os.WriteFile(filepath.Join(pv.Spec.HostPath.Path, "data"), []byte(fmt.Sprintf("after-%d", round)), 0o600))
+		w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(fmt.Sprintf("after-%d", round)), 0o600))
 		want[fmt.Sprintf("after-%d", round)] = pv
 	}
 	var all []string
 	for name, pv := range want {
-		data, err := os.ReadFile(filepath.Join(pv.Spec.HostPath.Path, "data"))
+		data, err := os.ReadFile(filepath.Join(cluster.PathOf(pv), "data"))
 		if string(data) != name {
 			t.Errorf("claim %s has %q, %v", name, data, err)
 		}

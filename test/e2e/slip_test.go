@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
@@ -77,10 +78,10 @@ func TestMadeAnew(t *testing.T) {
 	if _, err := w.WaitEvent(w.Soon(), back, "VolumePutBack"); err != nil {
 		t.Error(err)
 	}
-	h.wantData(archived.Spec.HostPath.Path, "archived")
+	h.wantData(cluster.PathOf(archived), "archived")
 	gone := archived.DeepCopy()
 	gone.Name = "pvc-gone"
-	gone.Spec.HostPath.Path = strings.ReplaceAll(gone.Spec.HostPath.Path, archived.Name, gone.Name)
+	gone.Spec.Local.Path = strings.ReplaceAll(cluster.PathOf(gone), archived.Name, gone.Name)
 	w.refusedVolume(anew("gone", gone), "VolumeLost")
 	h.wantTree(pool.Of(archived.Name)...)
 }

@@ -85,12 +85,13 @@ func install(ctx context.Context, w *environment) {
 	w.install(ctx, w.a, 64)
 	w.install(ctx, w.b, 256)
 	w.class(ctx, "immediate", storagev1.VolumeBindingImmediate, "pool", "fast")
+	w.class(ctx, "host", storagev1.VolumeBindingWaitForFirstConsumer, "source", "hostPath")
 	w.class(ctx, "local", storagev1.VolumeBindingWaitForFirstConsumer, "source", "local", "mode", "0770")
 }
 
 func waitForConsumer(ctx context.Context, w *environment) {
 	for _, h := range []*host{w.a, w.b} {
-		w.claim(ctx, "data-"+h.name, "hostpath-provisioner") // the class of the manifests
+		w.claim(ctx, "data-"+h.name, "host")
 		w.createPod(ctx, w.pod("first-"+h.name, "data-"+h.name, nil, on(h)))
 	}
 	for _, h := range []*host{w.a, w.b} {

@@ -15,7 +15,7 @@ import (
 // oncePod shows who refuses a second pod of a ReadWriteOncePod claim: the scheduler in any case,
 // and kubelet, for a pod that the scheduler has not placed, with source local only.
 func oncePod(ctx context.Context, w *environment) {
-	w.claimOnce(ctx, "once", "hostpath-provisioner")
+	w.claimOnce(ctx, "once", "host")
 	w.ready(ctx, w.createPod(ctx, w.pod("once-first", "once", nil, on(w.a))).Name)
 	w.refusedBy(ctx, w.pod("once-scheduled", "once", nil, on(w.a)), "FailedScheduling")
 	w.createPod(ctx, w.pod("once-placed", "once", []string{"once-first"}, placed(w.a)))

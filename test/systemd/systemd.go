@@ -330,11 +330,7 @@ func (e *environment) bound(name string) (directory string) {
 	e.Must(err, "claim "+name)
 	pv, err := e.cluster.Client().CoreV1().PersistentVolumes().Get(e.ctx, c.Spec.VolumeName, metav1.GetOptions{})
 	e.Must(err, "the volume of "+name)
-	if pv.Spec.CSI != nil {
-		directory = pv.Spec.CSI.VolumeAttributes["path"]
-	} else {
-		directory = pv.Spec.HostPath.Path
-	}
+	directory = cluster.PathOf(pv)
 	e.sh("test -d " + directory)
 	return directory
 }

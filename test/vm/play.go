@@ -259,10 +259,7 @@ func (p *play) waitBound(claim string) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if csi := volume.Spec.CSI; csi != nil {
-		return csi.VolumeAttributes["path"], nil
-	}
-	return volume.Spec.HostPath.Path, nil
+	return cluster.PathOf(volume), nil
 }
 
 // drop deletes a claim and waits until its volume is gone from the API.

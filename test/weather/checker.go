@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
@@ -146,8 +147,8 @@ func (c *checker) notes(pv *corev1.PersistentVolume, uid string) bool {
 	c.made[uid][string(pv.UID)], c.alive[pv.UID] = true, pv
 	c.seen++
 	err := c.write(pv.Name, uid)
-	switch path := pv.Spec.HostPath; {
-	case path == nil || filepath.Dir(path.Path) != c.pool:
+	switch {
+	case filepath.Dir(cluster.PathOf(pv)) != c.pool:
 		c.wrong = append(c.wrong, fmt.Sprintf("%s points to %v", pv.Name, pv.Spec.PersistentVolumeSource))
 	case err != nil && c.load.Doomed(uid): // asked after the look at the disk
 		c.undecidable++

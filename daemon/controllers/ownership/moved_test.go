@@ -38,14 +38,15 @@ func TestPathChanged(t *testing.T) {
 		"all here": {objects{a, b}, "", 0},
 		"all moved": {objects{object("a", "/mnt/a", here), object("b", "/mnt/b", here)},
 			plan.ReasonPathChanged, 1},
-		"below":            {objects{object("a", "/srv/fast/deep/a", here)}, plan.ReasonPathChanged, 1},
-		"half":             {objects{a, object("b", "/mnt/b", here)}, "", 1},
-		"by hand":          {objects{object("none", "/mnt/none", here)}, "", 1},
-		"another's":        {objects{object("a", "/etc", here), b}, "", 1},
-		"in the trash":     {objects{object("gone", "/mnt/gone", here)}, "", 1},
-		"of another pool":  {objects{object("c", "/srv/slow/c", other)}, "", 0},
-		"on each node":     {objects{object("a", "/mnt/a", each)}, "", 0},
-		"without any path": {objects{{ObjectMeta: object("a", "", here).ObjectMeta}}, "", 0},
+		"below":                   {objects{object("a", "/srv/fast/deep/a", here)}, plan.ReasonPathChanged, 1},
+		"half":                    {objects{a, object("b", "/mnt/b", here)}, "", 1},
+		"begun here, made beside": {objects{object("a", "/srv/slow/a", other)}, "", 0},
+		"by hand":                 {objects{object("none", "/mnt/none", here)}, "", 1},
+		"another's":               {objects{object("a", "/etc", here), b}, "", 1},
+		"in the trash":            {objects{object("gone", "/mnt/gone", here)}, "", 1},
+		"of another pool":         {objects{object("c", "/srv/slow/c", other)}, "", 0},
+		"on each node":            {objects{object("a", "/mnt/a", each)}, "", 0},
+		"without any path":        {objects{{ObjectMeta: object("a", "", here).ObjectMeta}}, "", 0},
 	} {
 		s := &storage{records: recorded}
 		e := newEnvironment(plan.ScopeNode, &api{}, s)

@@ -30,10 +30,13 @@ type Options struct {
 	Holder    func() string // which other host works under the node's name, "" if none does
 	Cluster   *Cluster
 	Objects   func() []*corev1.PersistentVolume // that the daemon watches
-	Disk      *disk.Pool
-	Deadline  time.Duration // for a census, and for a marker that is written
-	Look      func()        // has the pool probed again; it must not block
-	Log       *slog.Logger
+	// Beside reports whether an object is of another pool of this node, though this one has a record
+	// of its name.
+	Beside   func(*corev1.PersistentVolume) bool
+	Disk     *disk.Pool
+	Deadline time.Duration // for a census, and for a marker that is written
+	Look     func()        // has the pool probed again; it must not block
+	Log      *slog.Logger
 }
 
 // Pool is what is known of one pool's owner. It is safe for concurrent use.
@@ -212,7 +215,10 @@ func (p *Pool) takeCensus(ctx context.Context, report hostcheck.Report) {
 
 func (p *Pool) censusOf(records []record.Record, marker hostcheck.Marker) Census {
 	census := CensusOf(records, p.Pool, p.Node, marker.Former())
-	census.point(records, p.Pool, p.Cluster.Watched)
+	census.point(records, p.Pool, func(name string) (*corev1.PersistentVolume, bool) {
+		v, watched := p.Cluster.Watched(name)
+		return v, watched && !p.Beside(v)
+	})
 	return census
 }
 

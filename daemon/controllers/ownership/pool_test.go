@@ -79,6 +79,7 @@ func newEnvironment(scope string, a *api, s *storage) *environment {
 		Host: Host{BootID: "here"}, Reported: func() Host { return Host{BootID: e.boot} }, BoundNode: func() string { return "" },
 		Holder:  func() string { return e.holder },
 		Objects: func() []*corev1.PersistentVolume { return e.watched },
+		Beside:  func(v *corev1.PersistentVolume) bool { return v.Labels[plan.PoolLabel] == "slow" },
 		Cluster: e.clusterOf, Disk: disk.New(disk.Options{Name: "fast", Storage: s, Look: func() {}, Slow: time.Hour}),
 		Deadline: time.Minute, Look: func() { e.looks.Add(1) }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

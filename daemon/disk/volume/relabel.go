@@ -80,6 +80,7 @@ func (p *Pool) Relabel(ctx context.Context, id mounts.Identity, pv string, o Rel
 		}
 		defer unix.Close(fd)
 		w := relabeller{o: o}
+		w.o.Want = o.Want.For(r.Source)
 		err = tree.Walk(ctx, fd, ".", w.visit)
 		done = w.done
 		return err
@@ -165,7 +166,7 @@ func (p *Pool) Labels(ctx context.Context, id mounts.Identity, want selinux.Want
 			return seen, wrong, p.about(v.PV, err)
 		}
 		seen++
-		if !want.Fits(label) {
+		if !want.For(v.Source).Fits(label) {
 			wrong = append(wrong, Mislabelled{v.PV, label})
 		}
 	}

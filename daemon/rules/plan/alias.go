@@ -191,6 +191,17 @@ func (s System) parameter(theirs string) (ours, why string) {
 	return theirs, ""
 }
 
+// sourced gives a pool the source of the volumes of a class's own system, unless the configuration
+// says which: hostPath, but for the CSI driver.
+func (s Self) sourced(provisioner string, pool Pool) Pool {
+	_, known := SystemOf(provisioner)
+	theirs := known || slices.Contains(s.Aliases, provisioner)
+	if theirs && provisioner != KubevirtCSI && !pool.Sourced {
+		pool.Source = SourceHostPath
+	}
+	return pool
+}
+
 // named gives a pool the directory names of a class's own system, unless the configuration says how
 // they are made.
 func named(provisioner string, pool Pool) Pool {

@@ -129,6 +129,35 @@ func TestRancherVolumeType(t *testing.T) {
 	}
 }
 
+// Volumes of an alias' classes have the source that its program gives them, unless the configuration
+// or the class says another.
+func TestAliasSource(t *testing.T) {
+	pool := testPool("fast")
+	pool.Source = SourceLocal
+	said := pool
+	said.Sourced = true
+	serves := Self{Provisioner: DefaultProvisioner, Aliases: []string{"plain.example.org"}}
+	for _, provisioner := range []string{DefaultProvisioner, Torchbox, MaZderMind, Kubevirt,
+		KubevirtCSI, Kubeboost, Microk8s, Rancher, "plain.example.org"} {
+		want := SourceHostPath
+		if provisioner == DefaultProvisioner || provisioner == KubevirtCSI {
+			want = SourceLocal
+		}
+		class := &storagev1.StorageClass{Provisioner: provisioner}
+		asked := &storagev1.StorageClass{Provisioner: provisioner, Parameters: map[string]string{"source": "local"}}
+		for name, c := range map[string]struct {
+			class *storagev1.StorageClass
+			pool  Pool
+			want  string
+		}{"default": {class, pool, want}, "configured": {class, said, SourceLocal}, "asked": {asked, pool, SourceLocal}} {
+			got, refusal := serves.Resolve(c.class, []Pool{c.pool})
+			if refusal != nil || got.Source != c.want {
+				t.Errorf("%s, %s: %s, want %s; %+v", provisioner, name, got.Source, c.want, refusal)
+			}
+		}
+	}
+}
+
 func TestAliasParameters(t *testing.T) {
 	legacy, fast := testPool("legacy"), testPool("fast")
 	fast.Default = true

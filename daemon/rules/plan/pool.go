@@ -34,13 +34,16 @@ const (
 // Pool is what a decision needs to know of a configured pool.
 type Pool struct {
 	Name     string
+	Set      string      // of several pools that a class names at once, "" for none
 	Path     string      // absolute and clean
 	Scope    string      // ScopeNode, ScopeShared or ScopeEveryNode
 	Source   string      // SourceHostPath, SourceLocal or SourceCSI
+	Sourced  bool        // the configuration says the source, and not its default
 	Mode     fs.FileMode // of a volume's directory
 	UID, GID int         // its owner and group
 	OnDelete string      // OnDeleteDelete or OnDeleteArchive
 	Default  bool        // the pool of a class that names none
+	Fill     bool        // of several pools, the first that a volume fits in, and not the emptiest
 	Reclaim  string      // the volumes' reclaim policy in place of the class's, "" for the class's
 	Named    bool        // the configuration says how directories are named, and not its default
 	Quota    string      // how volumes are limited to their claims' size: QuotaOff, QuotaProject or QuotaCeph
@@ -61,6 +64,8 @@ type Pool struct {
 // Class parameters.
 const (
 	paramPool     = "pool"
+	paramPools    = "pools"
+	paramPlace    = "placement"
 	paramPvDir    = "pvDir"
 	paramSource   = "source"
 	paramMode     = "mode"
@@ -68,25 +73,54 @@ const (
 	paramCephFS   = "cephFSQuota"
 )
 
-var knownParams = []string{paramCephFS, paramMode, paramOnDelete, paramPool, paramPvDir, paramSource}
+var knownParams = []string{
+	paramCephFS, paramMode, paramOnDelete, paramPlace, paramPool, paramPools, paramPvDir, paramSource,
+}
 
-// Resolve finds the pool that a class asks for, with the class's own settings put over the pool's.
+// Values of paramPlace.
+const (
+	placeSpread = "spread" // where most is free
+	placeFill   = "fill"   // in the first that it fits in
+)
+
+// Resolve is the first of Candidates: all of them have one scope.
 func (s Self) Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
-	class, refusal := s.translate(class, pools)
+	all, refusal := s.Candidates(class, pools)
 	if refusal != nil {
 		return Pool{}, refusal
+	}
+	return all[0], nil
+}
+
+// Candidates finds the pools that a class asks for, with the class's own settings put over theirs:
+// one, or several of one node, of which each volume is in one (ClaimFacts.Place).
+func (s Self) Candidates(class *storagev1.StorageClass, pools []Pool) ([]Pool, *Refusal) {
+	class, refusal := s.translate(class, pools)
+	if refusal != nil {
+		return nil, refusal
 	}
 	params := class.Parameters
 	for _, key := range slices.Sorted(maps.Keys(params)) {
 		if !slices.Contains(knownParams, key) {
-			return Pool{}, refuse(ReasonUnknownParameter, "class %s: unknown parameter %q; known are %s", class.Name, key, strings.Join(knownParams, ", "))
+			return nil, refuse(ReasonUnknownParameter, "class %s: unknown parameter %q; known are %s", class.Name, key, strings.Join(knownParams, ", "))
 		}
 	}
-	pool, refusal := choose(class, pools)
-	if refusal != nil {
-		return Pool{}, refusal
+	all, refusal := choose(class, pools)
+	for i := 0; i < len(all) && refusal == nil; i++ {
+		if len(all) > 1 && !all[i].OfOneNode() {
+			return nil, refuse(ReasonBadParameter, "class %s: several pools are for volumes of one node, and pool %s has scope %s", class.Name, all[i].Name, all[i].Scope)
+		}
+		all[i], refusal = s.settled(class, all[i])
 	}
-	resolved, refusal := override(class, named(class.Provisioner, pool))
+	if refusal != nil {
+		return nil, refusal
+	}
+	return all, nil
+}
+
+// settled puts a class's own settings over a pool's.
+func (s Self) settled(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
+	resolved, refusal := override(class, named(class.Provisioner, s.sourced(class.Provisioner, pool)))
 	if _, other := systems[class.Provisioner]; refusal == nil && !other && len(class.MountOptions) > 0 && resolved.Source == SourceHostPath {
 		return Pool{}, refuse(ReasonBadParameter, "class %s: mountOptions: kubelet starts no pod on a hostPath volume that has any; mount the pool's filesystem with them, or set %s: %s", class.Name, paramSource, SourceLocal)
 	}
@@ -96,20 +130,28 @@ func (s Self) Resolve(class *storagev1.StorageClass, pools []Pool) (Pool, *Refus
 	return resolved, refusal
 }
 
-func choose(class *storagev1.StorageClass, pools []Pool) (Pool, *Refusal) {
+// choose finds the pools that a class names, in the order in which they are given.
+func choose(class *storagev1.StorageClass, pools []Pool) ([]Pool, *Refusal) {
 	name, named := class.Parameters[paramPool]
+	list, listed := class.Parameters[paramPools]
 	dir, placed := class.Parameters[paramPvDir]
 	switch {
 	case named && placed:
-		return Pool{}, refuse(ReasonBadParameter, "class %s: parameters %s and %s exclude each other", class.Name, paramPool, paramPvDir)
+		return nil, refuse(ReasonBadParameter, "class %s: parameters %s and %s exclude each other", class.Name, paramPool, paramPvDir)
+	case listed && (named || placed):
+		return nil, refuse(ReasonBadParameter, "class %s: parameter %s excludes %s and %s", class.Name, paramPools, paramPool, paramPvDir)
 	case named:
-		return find(pools, func(p Pool) bool { return p.Name == name },
+		return find(pools, func(p Pool) bool { return p.Name == name || p.Set == name },
 			unknownPool("class %s: this node has no pool %q; it has %s", class.Name, name, names(pools)))
+	case listed:
+		of := strings.Split(strings.ReplaceAll(list, " ", ""), ",")
+		return find(pools, func(p Pool) bool { return slices.Contains(of, p.Name) || p.Set != "" && slices.Contains(of, p.Set) },
+			unknownPool("class %s: this node has none of the pools %q; it has %s", class.Name, list, names(pools)))
 	case placed:
 		return find(pools, func(p Pool) bool { return p.Path == dir },
 			unknownPool("class %s: this node has no pool at %q; it has %s", class.Name, dir, names(pools)))
 	case len(pools) == 1:
-		return pools[0], nil
+		return slices.Clone(pools), nil
 	default:
 		return find(pools, func(p Pool) bool { return p.Default },
 			unknownPool("class %s: names no pool, and none of this node's pools is the default; it has %s", class.Name, names(pools)))
@@ -124,11 +166,16 @@ func unknownPool(format string, args ...any) *Refusal {
 	return r
 }
 
-func find(pools []Pool, is func(Pool) bool, otherwise *Refusal) (Pool, *Refusal) {
-	if i := slices.IndexFunc(pools, is); i >= 0 {
-		return pools[i], nil
+func find(pools []Pool, is func(Pool) bool, otherwise *Refusal) (found []Pool, _ *Refusal) {
+	for _, p := range pools {
+		if is(p) {
+			found = append(found, p)
+		}
 	}
-	return Pool{}, otherwise
+	if len(found) == 0 {
+		return nil, otherwise
+	}
+	return found, nil
 }
 
 func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
@@ -140,6 +187,12 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q volumes are one node's, and pool %s has scope %s", class.Name, paramSource, v, pool.Name, pool.Scope)
 		}
 		pool.Source = v
+	}
+	if v, ok := class.Parameters[paramPlace]; ok {
+		if v != placeSpread && v != placeFill {
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s", class.Name, paramPlace, v, placeSpread, placeFill)
+		}
+		pool.Fill = v == placeFill
 	}
 	if v, ok := class.Parameters[paramOnDelete]; ok {
 		if v != OnDeleteDelete && v != OnDeleteArchive {

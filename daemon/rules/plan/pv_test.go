@@ -130,7 +130,7 @@ func TestResolve(t *testing.T) {
 		{"a path that is no pool's", map[string]string{"pvDir": "/etc"}, []Pool{fast}, "", ReasonUnknownPool, `no pool at "/etc"`},
 		{"a path is compared, not cleaned", map[string]string{"pvDir": "/srv/fast/"}, []Pool{fast}, "", ReasonUnknownPool, "no pool at"},
 		{"both", map[string]string{"pool": "fast", "pvDir": "/srv/fast"}, []Pool{fast}, "", ReasonBadParameter, "exclude each other"},
-		{"unknown parameter before unknown pool", map[string]string{"pool": "gone", "pvdir": "/srv"}, []Pool{fast}, "", ReasonUnknownParameter, `unknown parameter "pvdir"; known are cephFSQuota, mode, onDelete, pool, pvDir, source`},
+		{"unknown parameter before unknown pool", map[string]string{"pool": "gone", "pvdir": "/srv"}, []Pool{fast}, "", ReasonUnknownParameter, `unknown parameter "pvdir"; known are cephFSQuota, mode, onDelete, placement, pool, pools, pvDir, source`},
 		{"bad source", map[string]string{"source": "nfs"}, []Pool{fast}, "", ReasonBadParameter, `"nfs" is none of hostPath, local and csi`},
 		{"bad mode", map[string]string{"mode": "999"}, []Pool{fast}, "", ReasonBadParameter, `"999" is not an octal mode`},
 		{"cephFSQuota for every node", map[string]string{"cephFSQuota": "true"}, []Pool{{Name: "each", Path: "/srv/each", Scope: ScopeEveryNode}}, "", ReasonBadParameter, `a volume of scope every-node has a directory on each node, of which this would limit one`},

@@ -36,6 +36,8 @@ type RecordFacts struct {
 	// ContentUnknown: whether it has one could not be found out.
 	Content        *snapshotapi.Content
 	ContentUnknown bool
+	// Beside: the object is of another pool of this node (InPool).
+	Beside bool
 	// Unsure: nothing shows that this is the cluster of the pool's volumes.
 	Unsure bool
 }
@@ -125,7 +127,12 @@ func MayBeLeft(r record.Record) bool {
 // that runs under another node's name reads its own volumes as another node's, and a pod may use
 // them.
 func (f RecordFacts) published() bool {
-	return f.Object != "" || f.Volume != nil && !f.elsewhere()
+	return f.Object != "" || f.Volume != nil && !f.elsewhere() && !f.Beside
+}
+
+// InPool reports whether a volume object is of this node and of a directory of this pool.
+func (s Self) InPool(v *corev1.PersistentVolume, pool Pool) bool {
+	return home(v, ScopeNode, s.Node) && v.Labels[PoolLabel] == pool.Name && path.Dir(PathOf(v)) == pool.Path
 }
 
 // unlabelled: the record's own object, which no daemon of this node watches. A backup program, a

@@ -42,6 +42,7 @@ type RequestFacts struct {
 	Held       bool              // it is closed because another daemon of this host uses it
 	Room       capacity.Room     // for one more volume
 	From       *SourceFacts      // of a copy, nil where they do not matter (SourceMatters)
+	Disks      []Disk            // what the class leads to, of which Pool is one
 }
 
 // Refusal is why there is no volume for a request, and what could help.
@@ -222,14 +223,27 @@ func poolInUse(f RequestFacts) (Refusal, bool) {
 }
 
 func poolClosed(f RequestFacts) (Refusal, bool) {
-	return Refusal{Help: ByNode, Reason: ReasonPoolClosed, Message: "pool " + f.Pool.Name + ": " + f.Closed}, f.Closed != ""
+	if f.Closed == "" {
+		return Refusal{}, false
+	}
+	return Refusal{Help: ByNode, Reason: ReasonPoolClosed,
+		Message: f.lacks("pool " + f.Pool.Name + ": " + f.Closed)}, true
 }
 
 func tooLarge(f RequestFacts) (Refusal, bool) {
 	if fits(f.Request.Size, f.Room.Free) {
 		return Refusal{}, false
 	}
-	return Refusal{Help: ByNode, Reason: ReasonNotEnoughSpace, Message: spaceMissing(f.Pool, f.Request.Size, f.Room)}, true
+	return Refusal{Help: ByNode, Reason: ReasonNotEnoughSpace,
+		Message: f.lacks(spaceMissing(f.Pool, f.Request.Size, f.Room))}, true
+}
+
+// lacks is the sentence about the pool, or, where the volume may be in several, about each.
+func (f RequestFacts) lacks(pool string) string {
+	if len(f.Disks) > 1 {
+		return eachLacks(f.Request.Size, f.Disks)
+	}
+	return pool
 }
 
 // spaceMissing is why a volume of this size cannot be had. What is promised counts, whether or not
