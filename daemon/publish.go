@@ -67,9 +67,48 @@ func (g *generation) newPresence() *presence.Keeper {
 	return presence.New(presence.Options{
 		Identity: leadership.Identity(g.cfg.Node), API: g.client, Clock: leadership.BootTime,
 		Changed: func() { g.controller.Look() }, Needed: g.nameless,
+		Key: presence.StateKey(g.cfg.Provisioner), State: g.told,
 		Requested: func(err error) { g.controller.OptionalRequest("the node's lease", err) },
 	})
 }
+
+// told is what the node's lease tells of this daemon, "" before work has begun, and where the name
+// is another host's.
+func (g *generation) told() (text, news string) {
+	node, there := g.nodes.Get(g.cfg.Node)
+	if !g.ready.Load() || !there || presence.Name(node.Name) == "" ||
+		g.d.host.Differs(ownership.HostOf(node)) != "" {
+		return "", ""
+	}
+	return stateOf(g.status()).Encode()
+}
+
+// stateOf is what of a status the cluster is told.
+func stateOf(s Status) presence.State {
+	told := presence.State{Time: s.Time.UTC().Truncate(time.Second), Version: s.Version}
+	ends := s.CredentialExpires
+	switch waits := s.Refuses(); {
+	case waits != nil:
+		told.Reason, told.Message = plan.ReasonAPIRefused, waits.What+": "+waits.Message
+	case s.Config != "":
+		told.Reason, told.Message = plan.ReasonNotInForce, s.Config
+	case ends != nil && ends.Before(s.Time.Add(endsSoon)):
+		told.Reason = plan.ReasonCredentialEnds
+		told.Message = "its credential ends at " + ends.UTC().Format(time.RFC3339)
+	}
+	for _, p := range s.Pools {
+		told.Pools = append(told.Pools, presence.Pool{
+			Name: p.Name, State: p.State(), Reason: p.Reason, Message: p.Message,
+			Since: p.Since.UTC().Truncate(time.Second), Volumes: p.Volumes,
+			Lost: p.States["missing"] + p.States["damaged"],
+			Size: p.Size, Used: p.Used, Promised: p.Promised, Free: p.Free,
+		})
+	}
+	return told
+}
+
+// endsSoon is how long before its end a credential is worth a word: it is renewed long before.
+const endsSoon = 24 * time.Hour
 
 // publish tells the scheduler what there is, once the work has begun.
 func (g *generation) publish(ctx context.Context, started <-chan struct{}) {

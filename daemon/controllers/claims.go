@@ -172,6 +172,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 		h, _ = w.disk.Open(ctx)
 		reason, why := h.State.Closed()
 		f.Closed, f.Held = why, reason == plan.ReasonPoolInUse
+		f.Cordoned = reason == plan.ReasonCordoned
 		f.Room = h.RoomFor(plan.VolumeName(claim))
 		role := w.elector.Role()
 		f.Silent = role == leadership.Standby

@@ -40,6 +40,7 @@ type RequestFacts struct {
 	Closed     string            // why the pool takes no work, "" if it is open
 	Driver     string            // why pods would not start on a volume with source csi, "" if they would or the source is another
 	Held       bool              // it is closed because another daemon of this host uses it
+	Cordoned   bool              // it takes no new volumes because a person said so
 	Room       capacity.Room     // for one more volume
 	From       *SourceFacts      // of a copy, nil where they do not matter (SourceMatters)
 }
@@ -222,7 +223,12 @@ func poolInUse(f RequestFacts) (Refusal, bool) {
 }
 
 func poolClosed(f RequestFacts) (Refusal, bool) {
-	return Refusal{Help: ByNode, Reason: ReasonPoolClosed, Message: "pool " + f.Pool.Name + ": " + f.Closed}, f.Closed != ""
+	reason := ReasonPoolClosed
+	if f.Cordoned {
+		reason = ReasonCordoned
+	}
+	return Refusal{Help: ByNode, Reason: reason, Message: "pool " + f.Pool.Name + ": " + f.Closed},
+		f.Closed != ""
 }
 
 func tooLarge(f RequestFacts) (Refusal, bool) {
