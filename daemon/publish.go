@@ -80,21 +80,32 @@ func (g *generation) told() (text, news string) {
 		g.d.host.Differs(ownership.HostOf(node)) != "" {
 		return "", ""
 	}
-	return stateOf(g.status()).Encode()
+	told := stateOf(g.status())
+	if is := g.client.Credential(); told.Reason == "" && endsSoon(is, told.Time) {
+		told.Reason = plan.ReasonCredentialEnds
+		told.Message = "its credential ends at " + is.Expires.UTC().Format(time.RFC3339)
+	}
+	return told.Encode()
+}
+
+// endsSoon reports whether a credential is in its last day, or in the last tenth of a shorter life:
+// it is renewed before that.
+func endsSoon(is kube.Credential, now time.Time) bool {
+	last := 24 * time.Hour
+	if !is.Issued.IsZero() {
+		last = min(last, is.Expires.Sub(is.Issued)/10)
+	}
+	return !is.Expires.IsZero() && is.Expires.Sub(now) < last
 }
 
 // stateOf is what of a status the cluster is told.
 func stateOf(s Status) presence.State {
 	told := presence.State{Time: s.Time.UTC().Truncate(time.Second), Version: s.Version}
-	ends := s.CredentialExpires
 	switch waits := s.Refuses(); {
 	case waits != nil:
 		told.Reason, told.Message = plan.ReasonAPIRefused, waits.What+": "+waits.Message
 	case s.Config != "":
 		told.Reason, told.Message = plan.ReasonNotInForce, s.Config
-	case ends != nil && ends.Before(s.Time.Add(endsSoon)):
-		told.Reason = plan.ReasonCredentialEnds
-		told.Message = "its credential ends at " + ends.UTC().Format(time.RFC3339)
 	}
 	for _, p := range s.Pools {
 		told.Pools = append(told.Pools, presence.Pool{
@@ -106,9 +117,6 @@ func stateOf(s Status) presence.State {
 	}
 	return told
 }
-
-// endsSoon is how long before its end a credential is worth a word: it is renewed long before.
-const endsSoon = 24 * time.Hour
 
 // publish tells the scheduler what there is, once the work has begun.
 func (g *generation) publish(ctx context.Context, started <-chan struct{}) {

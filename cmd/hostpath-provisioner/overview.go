@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -234,8 +235,14 @@ func nodeNote(n overview.Node, now time.Time) (what, help string) {
 		if n.Well() {
 			return "", ""
 		}
-		return fmt.Sprintf("%d of its %s are not open, and the data of %s is missing or not readable",
-			n.Pools-n.Open, words.Count(n.Pools, "pool"), words.Count(n.Lost, "volume")), "kubectl hostpath pools"
+		var parts []string
+		if n.Open < n.Pools {
+			parts = append(parts, words.Count(n.Pools-n.Open, "pool")+" not open")
+		}
+		if n.Lost > 0 {
+			parts = append(parts, words.Count(n.Lost, "volume")+" with data that is missing or not readable")
+		}
+		return strings.Join(parts, ", "), "kubectl hostpath pools"
 	case overview.NodeGone:
 		return "the cluster has no Node of this name; its daemon told of itself " + age(n.Seen, now) +
 				" ago", "kubectl hostpath forget-node " + name + " --dry-run, or take its disk to another node " +

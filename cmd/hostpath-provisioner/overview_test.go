@@ -121,7 +121,7 @@ var lists = map[string]func(context.Context, *overview.Overview, looking) column
 }
 
 // Each list says what it is to, in each form.
-func TestOverview(t *testing.T) {
+func TestOverviewOfASickCluster(t *testing.T) {
 	for name, list := range lists {
 		for _, output := range []string{"", "wide", "json", "yaml", "name"} {
 			t.Run(name+"-"+output, func(t *testing.T) {
@@ -134,7 +134,8 @@ func TestOverview(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				goldenfile.Compare(t, "overview-"+name+"-"+output+".txt", out.Bytes())
+				file := "testdata/overview-" + name + "-" + output + ".txt"
+				goldenfile.Compare(t, file, out.String())
 			})
 		}
 	}

@@ -31,7 +31,7 @@ func newTable(w io.Writer, columns ...string) *table {
 func (t *table) row(cells ...string) {
 	line := make([]string, len(cells))
 	for i, cell := range cells {
-		if line[i] = cell; cell == "" {
+		if line[i] = state.Printable(cell); cell == "" {
 			line[i] = "-"
 		}
 	}
@@ -78,7 +78,6 @@ func (t *table) line(on *terminal, widths []int, cells [][]string, l int, painte
 			pad = ""
 		}
 		if on != nil && on.colours {
-			text = state.Printable(text)
 			if colour := colourOf(all[0]); painted && colour != "" && text != "" {
 				text = colour + text + "\x1b[0m"
 			}
@@ -90,7 +89,7 @@ func (t *table) line(on *terminal, widths []int, cells [][]string, l int, painte
 		text = b.String() + "\n"
 	}
 	if on != nil && on.colours {
-		_, err := io.WriteString(on.to, text) // made printable above
+		_, err := io.WriteString(on.to, text) // row made it printable
 		return err
 	}
 	_, err := io.WriteString(t.w, text)

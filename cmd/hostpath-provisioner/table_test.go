@@ -44,9 +44,9 @@ func TestColours(t *testing.T) {
 	if err := table.flush(); err != nil {
 		t.Fatal(err)
 	}
-	want := "POOL            STATUS\n" +
-		"fast            \x1b[31mclosed: NotMounted\x1b[0m\n" +
-		"\\x1b[31mslow     \x1b[32mopen\x1b[0m\n"
+	want := "POOL          STATUS\n" +
+		"fast          \x1b[31mclosed: NotMounted\x1b[0m\n" +
+		"\\x1b[31mslow  \x1b[32mopen\x1b[0m\n"
 	if got := out.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // shows waits until a list has each of these texts.
@@ -43,7 +46,7 @@ func TestOverview(t *testing.T) {
 	for _, h := range hosts {
 		well.shows(admin, "nodes", h.node+" ")
 	}
-	unmounted.loses()
+	hosttest.Unmount(w, unmounted.mount)
 	if out, code := cordoned.Call("pool", "cordon", "fast"); code != 0 ||
 		out != "pool fast cordoned\n" {
 		t.Fatalf("exit code %d: %s", code, out)
@@ -82,7 +85,7 @@ func (w *environment) longAgo(node string) {
 	was, err := time.Parse(time.RFC3339, at)
 	w.Must(err)
 	text = `{"time":"` + was.Add(-time.Hour).Format(time.RFC3339) + `"` + rest
-	patch := `{"metadata":{"annotations":{"` + key + `":` + quoted(text) + `}}}`
+	patch := `{"metadata":{"annotations":{"` + key + `":` + strconv.Quote(text) + `}}}`
 	_, err = leases.Patch(w.Ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.Must(err)
 }
@@ -112,7 +115,8 @@ func TestCordon(t *testing.T) {
 	}
 	w.DeleteClaim("before")
 	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
-	w.Must(h.Stop(w.Soon()))
+	_, _, err := h.Stop(w.Soon())
+	w.Must(err)
 	h.run()
 	w.refused(w.claim("later", class, "8Mi"), "PoolCordoned")
 	call("uncordon", "uncordoned")

@@ -111,7 +111,7 @@ func keep(t *testing.T, s *server, host string, do func(*Keeper)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	k := New(Options{Identity: host, API: s, Changed: func() {}, Requested: func(error) {},
 		Needed: s.needed, Key: "state.hostpath-provisioner/" + s.key, State: s.state,
-		Clock:  func() time.Duration { return time.Since(began) }})
+		Clock: func() time.Duration { return time.Since(began) }})
 	done := make(chan struct{})
 	go func() { k.Run(ctx); close(done) }()
 	synctest.Wait()

@@ -81,10 +81,10 @@ func TestStateIsWritten(t *testing.T) {
 			before := s.written()
 			for i := range 100 {
 				s.tell(func(now *State) { now.Pools[0].State = []string{PoolClosed, PoolOpen}[i%2] })
-				wait(time.Second)
+				wait(7 * time.Second)
 			}
-			if got := s.written() - before; got < 5 || got > 11 {
-				t.Errorf("%d writes in 100 seconds of news", got)
+			if got := s.written() - before; got < 20 || got > 71 {
+				t.Errorf("%d writes in 700 seconds of news", got)
 			}
 		})
 	})
