@@ -150,6 +150,7 @@ func (g *generation) run(ctx context.Context) {
 	g.d.metrics.Forget()
 	g.d.metrics.Expect(g.poolNames())
 	g.watchMounts(ctx)
+	g.watchState(ctx)
 	var all sync.WaitGroup
 	runs := []func(context.Context){
 		g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents,
@@ -254,6 +255,22 @@ func (g *generation) watchMounts(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
+		}
+	}()
+}
+
+// watchState looks at the pools at once when one is cordoned or uncordoned. Without it the slow look
+// at each pool remains.
+func (g *generation) watchState(ctx context.Context) {
+	changes, err := state.Watch(ctx, g.d.StateDir)
+	if err != nil {
+		g.d.Log.Warn("the state directory cannot be watched, pools are checked every " +
+			tick.String() + ": " + err.Error())
+		return
+	}
+	go func() {
+		for range changes {
+			g.controller.Look()
 		}
 	}()
 }

@@ -37,7 +37,8 @@ var outside = []dependency{
 		"daemon/controllers", "daemon/controllers/everynode", "daemon/controllers/expansion",
 		"daemon/adopt/follow", "daemon/adopt/forget", "daemon/controllers/away", "daemon/kube",
 		"daemon/controllers/leadership", "daemon/controllers/ownership", "daemon/rules/plan",
-		"daemon/controllers/report", "daemon/adopt/unpublish", "daemon/adopt/why", "packaging",
+		"daemon/controllers/report", "daemon/adopt/unpublish", "daemon/adopt/overview",
+		"daemon/adopt/why", "packaging",
 	}},
 	{"k8s.io/apimachinery/pkg/util/duration", "ages as kubectl prints them", []string{
 		"cmd/hostpath-provisioner",
@@ -73,7 +74,8 @@ var outside = []dependency{
 		"daemon/adopt", "daemon/controllers", "daemon/controllers/expansion",
 		"daemon/adopt/follow", "daemon/adopt/forget", "daemon/kube", "daemon/controllers/presence",
 		"daemon/controllers/podclaims", "daemon/controllers/report",
-		"daemon/controllers/storagecapacity", "daemon/adopt/unpublish", "daemon/adopt/why",
+		"daemon/controllers/storagecapacity",
+		"daemon/adopt/overview", "daemon/adopt/unpublish", "daemon/adopt/why",
 	}},
 	{"k8s.io/apimachinery/pkg/", "an object and a selector of the API server's, compared with what is known here", []string{
 		"daemon/kube/claimindex",
@@ -106,7 +108,9 @@ var outside = []dependency{
 		"daemon/config", "daemon/metrics",
 	}},
 	{"go.yaml.in/yaml/v2", "the files that it reads, by its parser", []string{"daemon/config"}},
-	{"sigs.k8s.io/yaml", "the packages' own description", []string{"packaging/install"}},
+	{"sigs.k8s.io/yaml", "the packages' own description; JSON as YAML for people", []string{
+		"cmd/hostpath-provisioner", "packaging/install",
+	}},
 }
 
 // TestOutside reads what the shipped packages import of others.

@@ -67,8 +67,55 @@ func (g *generation) newPresence() *presence.Keeper {
 	return presence.New(presence.Options{
 		Identity: leadership.Identity(g.cfg.Node), API: g.client, Clock: leadership.BootTime,
 		Changed: func() { g.controller.Look() }, Needed: g.nameless,
+		Key: presence.StateKey(g.cfg.Provisioner), State: g.told,
 		Requested: func(err error) { g.controller.OptionalRequest("the node's lease", err) },
 	})
+}
+
+// told is what the node's lease tells of this daemon, "" before work has begun, and where the name
+// is another host's.
+func (g *generation) told() (text, news string) {
+	node, there := g.nodes.Get(g.cfg.Node)
+	if !g.ready.Load() || !there || presence.Name(node.Name) == "" ||
+		g.d.host.Differs(ownership.HostOf(node)) != "" {
+		return "", ""
+	}
+	told := stateOf(g.status())
+	if is := g.client.Credential(); told.Reason == "" && endsSoon(is, told.Time) {
+		told.Reason = plan.ReasonCredentialEnds
+		told.Message = "its credential ends at " + is.Expires.UTC().Format(time.RFC3339)
+	}
+	return told.Encode()
+}
+
+// endsSoon reports whether a credential is in its last day, or in the last tenth of a shorter life:
+// it is renewed before that.
+func endsSoon(is kube.Credential, now time.Time) bool {
+	last := 24 * time.Hour
+	if !is.Issued.IsZero() {
+		last = min(last, is.Expires.Sub(is.Issued)/10)
+	}
+	return !is.Expires.IsZero() && is.Expires.Sub(now) < last
+}
+
+// stateOf is what of a status the cluster is told.
+func stateOf(s Status) presence.State {
+	told := presence.State{Time: s.Time.UTC().Truncate(time.Second), Version: s.Version}
+	switch waits := s.Refuses(); {
+	case waits != nil:
+		told.Reason, told.Message = plan.ReasonAPIRefused, waits.What+": "+waits.Message
+	case s.Config != "":
+		told.Reason, told.Message = plan.ReasonNotInForce, s.Config
+	}
+	for _, p := range s.Pools {
+		told.Pools = append(told.Pools, presence.Pool{
+			Name: p.Name, State: p.State(), Reason: p.Reason, Message: p.Message,
+			Since: p.Since.UTC().Truncate(time.Second), Volumes: p.Volumes,
+			Lost: p.States["missing"] + p.States["damaged"],
+			Size: p.Size, Used: p.Used, Promised: p.Promised, Free: p.Free,
+		})
+	}
+	return told
 }
 
 // publish tells the scheduler what there is, once the work has begun.

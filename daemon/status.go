@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
@@ -229,11 +230,7 @@ func sentence(s Status) string {
 			}
 			continue
 		}
-		is := "closed"
-		if p.Full {
-			is = "full"
-		}
-		parts = append(parts, fmt.Sprintf("pool %s is %s: %s", p.Name, is, p.Message))
+		parts = append(parts, fmt.Sprintf("pool %s is %s: %s", p.Name, p.State(), p.Message))
 	}
 	if s.Ready { // before that the API was not read
 		room = ", " + words.Count(volumes, "volume") + room
@@ -241,6 +238,19 @@ func sentence(s Status) string {
 	parts = append(parts, fmt.Sprintf("%d of %s open on node %s%s",
 		open, words.Count(len(s.Pools), "pool"), s.Node, room))
 	return strings.Join(parts, "; ")
+}
+
+// State is the pool's in one word: presence.PoolOpen and its like.
+func (p PoolStatus) State() string {
+	switch {
+	case p.Open:
+		return presence.PoolOpen
+	case p.Reason == plan.ReasonCordoned:
+		return presence.PoolCordoned
+	case p.Full:
+		return presence.PoolFull
+	}
+	return presence.PoolClosed
 }
 
 // Trouble says of how many volumes the data is lost, or not known, "" for none.

@@ -112,6 +112,10 @@ var leasesPolicy = policy{
 			"the lease is taken in another node's name, or taken from it"},
 		{`request.operation != 'CREATE' || !variables.tombstone || variables.holder == variables.node`, "the tombstone is in another node's name"},
 		{`request.operation == 'DELETE' || variables.owners.size() == 0 && variables.finalizers.size() == 0`, "a lease has neither owner nor finalizer"},
+		// The states of the node's daemons (presence.StateMax, mostStates).
+		{`request.operation == 'DELETE' || variables.annotations.size() <= 8 &&
+			variables.annotations.all(k, size(string(variables.annotations[k])) <= 4096)`,
+			"a lease has at most 8 annotations of 4 KiB"},
 	}),
 }
 

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -225,6 +224,9 @@ func (p *program) look(ctx context.Context, pool config.Pool) (
 	if f, found := p.notServed(pool); found {
 		r.Findings = append(r.Findings, f)
 	}
+	if f, found := prober.Cordoned(p.stateDir, pool.Name); found {
+		r.Findings = append(r.Findings, f)
+	}
 	if f, found := inMemory(pool, r); found {
 		r.Findings = append(r.Findings, f)
 	}
@@ -294,6 +296,8 @@ func verdict(r hostcheck.Report) string {
 	switch {
 	case !closed:
 		return "open"
+	case f.Reason == plan.ReasonCordoned:
+		return "cordoned"
 	case f.Severity == hostcheck.Full:
 		return "full: " + f.Reason
 	default:
@@ -329,28 +333,3 @@ func writeJSON(w io.Writer, v any) error {
 	out.SetEscapeHTML(false)
 	return out.Encode(v)
 }
-
-// table aligns columns.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer, columns ...string) table {
-	t := table{tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)}
-	t.row(columns...)
-	return t
-}
-
-// row prints one line; an empty cell becomes "-".
-func (t table) row(cells ...string) {
-	for i, cell := range cells {
-		if cell == "" {
-			cell = "-"
-		}
-		end := "\t"
-		if i == len(cells)-1 {
-			end = "\n"
-		}
-		fmt.Fprint(t.w, cell, end)
-	}
-}
-
-func (t table) flush() error { return t.w.Flush() }

@@ -66,6 +66,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonNoSubvolumes:         "set snapshots = \"live\" or \"copy\" in [pool.POOL], or give the pool a btrfs; see docs/snapshots.md",
 	plan.ReasonNotInForce: "run: hostpath-provisioner check --config-only; " +
 		"then: systemctl reload hostpath-provisioner, or restart it where that says so",
+	plan.ReasonCordoned: "to have new volumes again: hostpath-provisioner pool uncordon POOL",
 	plan.ReasonPromised: "delete volumes, enlarge the filesystem, or raise overcommit in [pool.POOL]; " +
 		"what each volume was promised is in SIZE of: hostpath-provisioner volumes POOL",
 	plan.ReasonQuotaEscaped:          "find them with: find PATH -xdev -exec lsattr -pd {} +; and run their pods with hostUsers: false",

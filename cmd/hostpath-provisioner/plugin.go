@@ -19,10 +19,23 @@ import (
 // pluginName is the name by which kubectl finds this program as its plugin: kubectl hostpath.
 const pluginName = "kubectl-hostpath"
 
-// asPlugin has a call under kubectl's name alone print the help.
-func asPlugin(called string, root *cobra.Command) {
-	if filepath.Base(called) != pluginName {
+// volumesName is of two commands: of this host's pools, and under kubectl's name of the cluster.
+const volumesName = "volumes"
+
+// asPlugin has a call under kubectl's name alone print the help, and list the cluster's volumes.
+func (p *program) asPlugin(root *cobra.Command) {
+	if filepath.Base(p.called) != pluginName {
 		return
+	}
+	for _, c := range root.Commands() {
+		if c.Name() == volumesName {
+			root.RemoveCommand(c)
+		}
+	}
+	for _, c := range p.overviewCommands() {
+		if c.Name() == volumesName {
+			root.AddCommand(c)
+		}
 	}
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl hostpath"}
 	root.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
@@ -32,6 +45,7 @@ func asPlugin(called string, root *cobra.Command) {
 // configuration. An administrator's machine has none.
 type installation struct {
 	provisioner, namespace string
+	context                string // of the kubeconfig, "" for its current one
 	aliases                []string
 }
 

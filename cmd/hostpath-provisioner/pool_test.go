@@ -282,7 +282,7 @@ func TestEveryReasonHasAHint(t *testing.T) {
 		plan.ReasonNotServed: true, plan.ReasonScopeChanged: true, plan.ReasonPathChanged: true,
 		plan.ReasonOtherHost: true, plan.ReasonRestartNeeded: true,
 		plan.ReasonUnitOutdated: true, plan.ReasonQuotaEscaped: true,
-		plan.ReasonFewProjects: true, plan.ReasonPromised: true, plan.ReasonNotInForce: true,
+		plan.ReasonFewProjects: true, plan.ReasonPromised: true, plan.ReasonCordoned: true, plan.ReasonNotInForce: true,
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if value, ok := n.(*ast.BasicLit); ok && value.Kind == token.STRING {

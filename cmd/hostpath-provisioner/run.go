@@ -82,7 +82,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 func (p *program) run(args []string, stdin io.Reader) int {
 	stdout := p.stdout
 	p.mark = func(level slog.Level) string { return systemd.LinePrefix(stdout, level) }
-	out := &terminal{to: p.stdout}
+	out := terminalOf(p.stdout)
 	p.stdout = out
 	p.host = cmp.Or(p.host, "/")
 	root := p.root()
@@ -187,10 +187,16 @@ func (p *program) root() *cobra.Command {
 		p.enrollCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(),
 		p.csiNodeCommand(), p.withdrawCommand(),
 		p.backupCommand(), p.forgetCommand(), p.importCommand(), p.whyCommand(), p.explainCommand(),
+		p.poolCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)
+	for _, c := range p.overviewCommands() {
+		if c.Use != volumesName {
+			root.AddCommand(c)
+		}
+	}
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Print the help of a command", RunE: help})
-	asPlugin(p.called, root)
+	p.asPlugin(root)
 	return root
 }
 

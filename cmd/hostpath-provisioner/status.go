@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
@@ -24,26 +25,32 @@ import (
 // errNoDaemon says that there is no daemon whose status could be printed.
 var errNoDaemon = errors.New("the daemon is not running")
 
+// statusEvery is between two looks with --watch.
+const statusEvery = 2 * time.Second
+
 func (p *program) statusCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, watch bool
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Print the status of the running daemon",
 		Args:  noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			s, err := p.status()
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = writeJSON(p.stdout, s)
-			} else {
-				err = writeStatus(p.stdout, s, p.now())
-			}
-			return cmp.Or(err, wellOf(s))
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.repeated(c.Context(), watch, statusEvery, func(w io.Writer) error {
+				s, err := p.status()
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					err = writeJSON(w, s)
+				} else {
+					err = writeStatus(w, s, p.now())
+				}
+				return cmp.Or(err, wellOf(s))
+			})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "print it again when something changed")
 	return c
 }
 
@@ -168,13 +175,7 @@ func known(bytes *uint64) string {
 }
 
 func verdictOf(pool daemon.PoolStatus) string {
-	verdict := "open"
-	if !pool.Open {
-		verdict = "closed: " + pool.Reason
-		if pool.Full {
-			verdict = "full: " + pool.Reason
-		}
-	}
+	verdict := stateAndReason(pool.State(), pool.Reason)
 	switch {
 	case pool.Scope != plan.ScopeShared:
 		return verdict
@@ -183,6 +184,14 @@ func verdictOf(pool daemon.PoolStatus) string {
 	default:
 		return verdict + "; leader " + pool.Worker
 	}
+}
+
+// stateAndReason is a pool's state with its reason, where the one does not say the other.
+func stateAndReason(state, reason string) string {
+	if reason == "" || state == presence.PoolOpen || state == presence.PoolCordoned {
+		return state
+	}
+	return state + ": " + reason
 }
 
 // age is how long ago something was, as people say it; "" for never.

@@ -10,8 +10,10 @@ import (
 // terminal is where output goes: names of tenants' files, records and whatever else others wrote
 // must not command it. Lines and columns are the program's own. No write ends within a character.
 type terminal struct {
-	to     io.Writer
-	failed error // of the first write that failed
+	to      io.Writer
+	failed  error // of the first write that failed
+	columns int   // how wide it is, 0: it is no terminal
+	colours bool
 }
 
 // Write is part of io.Writer.

@@ -31,7 +31,7 @@ func (c *Controller) place(ctx context.Context, f *plan.ClaimFacts, pools []plan
 		handles[i] = h
 		f.Disks[i] = plan.Disk{
 			Pool: pool, Closed: w.elector.Blocked(why), Held: reason == plan.ReasonPoolInUse,
-			Room: room, Has: h.Promised(pv),
+			Cordoned: reason == plan.ReasonCordoned, Room: room, Has: h.Promised(pv),
 		}
 	}
 	chosen := f.Place()

@@ -21,8 +21,8 @@ import (
 
 // together has the claims of a pod get their volumes all, or none (plan, together.go).
 type together struct {
-	waiting  podclaims.Waiting
-	finder   *podclaims.Finder
+	waiting podclaims.Waiting
+	finder  *podclaims.Finder
 
 	mu   sync.Mutex
 	held map[string]held // by the claim's UID

@@ -37,6 +37,8 @@ type Options struct {
 	// Kubeconfig is the path of the kubeconfig. FollowKubeconfig reads it again when it changes,
 	// and the files that it names.
 	Kubeconfig string
+	// Context of it, "" for its current one. FollowKubeconfig is for that one alone.
+	Context string
 	// Self is this node, and whose classes, claims and volumes are watched.
 	plan.Self
 	// Namespace is where the daemon's own objects are, DefaultNamespace if empty.

@@ -32,7 +32,7 @@ func KubeconfigWarning(path string) string {
 // KubeconfigRisks returns the settings of a kubeconfig that let others on the network read or
 // change the requests to the API server. New returns the error of a file that cannot be used.
 func KubeconfigRisks(path string) []string {
-	config, err := readKubeconfig(path)
+	config, err := readKubeconfig(path, "")
 	if err != nil {
 		return nil
 	}
@@ -55,11 +55,11 @@ func loopback(host string) bool {
 // loadKubeconfig reads one file and no other source: not $KUBECONFIG, not the home directory, not
 // the ServiceAccount of a pod. A daemon of the host must not use credentials that its configuration
 // does not name. TestDeadServer shows it.
-func loadKubeconfig(path string) (*rest.Config, error) {
+func loadKubeconfig(path, context string) (*rest.Config, error) {
 	if path == "" {
 		return nil, &KubeconfigError{errors.New("no kubeconfig is configured")}
 	}
-	config, err := readKubeconfig(path)
+	config, err := readKubeconfig(path, context)
 	if err != nil {
 		return nil, &KubeconfigError{fmt.Errorf("kubeconfig %q: %w", path, err)}
 	}
@@ -98,7 +98,7 @@ func plain(path string) error {
 	return nil
 }
 
-func readKubeconfig(path string) (*rest.Config, error) {
+func readKubeconfig(path, context string) (*rest.Config, error) {
 	if err := plain(path); err != nil {
 		return nil, err
 	}
@@ -109,6 +109,9 @@ func readKubeconfig(path string) (*rest.Config, error) {
 		return nil, in.Err // without the path, which the caller adds
 	case err != nil:
 		return nil, fmt.Errorf("not a kubeconfig: %w", err)
+	}
+	if context != "" {
+		raw.CurrentContext = context
 	}
 	if _, known := raw.Contexts[raw.CurrentContext]; raw.CurrentContext != "" && !known {
 		return nil, fmt.Errorf("no context %q, which is its current-context", raw.CurrentContext)

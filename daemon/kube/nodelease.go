@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -32,11 +33,22 @@ func nodeLeaseOf(l *coordinationv1.Lease) *presence.Lease {
 	if l == nil {
 		return nil
 	}
-	is := &presence.Lease{UID: string(l.UID), Version: l.ResourceVersion}
+	is := &presence.Lease{UID: string(l.UID), Version: l.ResourceVersion, States: StatesOf(l)}
 	if l.Spec.HolderIdentity != nil {
 		is.Holder = *l.Spec.HolderIdentity
 	}
 	return is
+}
+
+// StatesOf are what the daemons of a node tell of themselves in its lease.
+func StatesOf(l *coordinationv1.Lease) map[string]string {
+	all := map[string]string{}
+	for key, text := range l.Annotations {
+		if strings.HasPrefix(key, presence.StatePrefix) {
+			all[key] = text
+		}
+	}
+	return all
 }
 
 // WriteNodeLease is part of presence.API. The time in it is for people and other programs.
@@ -45,7 +57,8 @@ func (c *Client) WriteNodeLease(ctx context.Context, l presence.Lease) (*presenc
 	now, err := c.putLease(publishing(ctx), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: presence.Name(c.options.Node), UID: types.UID(l.UID), ResourceVersion: l.Version,
-			Labels: map[string]string{plan.NodeLabel: plan.NodeLabelValue(c.options.Node)},
+			Labels:      map[string]string{plan.NodeLabel: plan.NodeLabelValue(c.options.Node)},
+			Annotations: l.States,
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &l.Holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed,

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -25,17 +26,18 @@ func TestNodeLease(t *testing.T) {
 	if again, err := c.WriteNodeLease(ctx, second); again != nil || err != nil {
 		t.Errorf("it is made twice: %v, %v", again, err)
 	}
+	made.States = map[string]string{presence.StateKey(ns): "{}"}
 	renewed, err := c.WriteNodeLease(ctx, *made)
 	must(t, err)
 	if renewed.Version == made.Version || renewed.UID != made.UID ||
-		renewed.Holder != "node-a.b_1" {
+		renewed.Holder != "node-a.b_1" || renewed.States[presence.StateKey(ns)] != "{}" {
 		t.Errorf("%+v became %+v", made, renewed)
 	}
 	if late, err := c.WriteNodeLease(ctx, *made); late != nil || err != nil {
 		t.Errorf("an earlier version is written: %v, %v", late, err)
 	}
 	there, err := c.ReadNodeLease(ctx)
-	if must(t, err); *there != *renewed {
+	if must(t, err); !reflect.DeepEqual(there, renewed) {
 		t.Errorf("read %+v, written %+v", there, renewed)
 	}
 	object := plane.Client().CoordinationV1().Leases(ns)

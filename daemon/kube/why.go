@@ -42,13 +42,14 @@ func (c *Client) EachRoom(ctx context.Context, drivers []string,
 	})
 }
 
-// ContextNamespace is the namespace of a kubeconfig's context, "default" if it names none.
-func ContextNamespace(kubeconfig string) string {
+// ContextNamespace is the namespace of a context of a kubeconfig, or of its current one for "";
+// "default" if it names none.
+func ContextNamespace(kubeconfig, context string) string {
 	raw, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
 		return corev1.NamespaceDefault
 	}
-	config := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{})
+	config := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{CurrentContext: context})
 	if namespace, _, err := config.Namespace(); err == nil {
 		return namespace
 	}

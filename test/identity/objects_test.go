@@ -150,6 +150,14 @@ func ofNode(node, holder string) *coordinationv1.Lease {
 	return l
 }
 
+// filled is a lease with a state of more than a reader takes.
+func filled(l *coordinationv1.Lease) *coordinationv1.Lease {
+	l.Annotations = map[string]string{
+		"state.hostpath-provisioner/hostpath-provisioner": strings.Repeat("x", 4097),
+	}
+	return l
+}
+
 // tombstone tells that a volume of scope every-node went.
 func tombstone(name, node string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{

@@ -334,6 +334,8 @@ var attempts = []attempt{
 		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, ofNode("node-b", "").Name,
 			metav1.DeleteOptions{})
 	}, "the lease is of no pool", "another host could take its name"},
+	{"fill the own node's lease", createLease(filled(ofNode("node-a", "node-a"))),
+		"a lease has at most 8 annotations of 4 KiB", "who reads all leases is not flooded"},
 	{"hold the own node's lease in another node's name", createLease(ofNode("node-a", "node-b")),
 		"the lease is taken in another node's name", "it would be that node's fault"},
 	{"delete a pool's lease that is called a tombstone", func(w *world) error {

@@ -1,6 +1,7 @@
-// Package presence keeps one Lease of a node's daemon: it says which host works under the node's
-// name, and that it still does. Two hosts with one name are told apart by it where the Node itself
-// does not report its host, because it has no kubelet.
+// Package presence keeps one Lease of a node's daemons: it says which host works under the node's
+// name, and in an annotation for each daemon the state of its pools (State), for people. Two hosts
+// with one name are told apart by it where the Node itself does not report its host, because it has
+// no kubelet.
 //
 // It neither elects a daemon (package leadership) nor closes a pool (package ownership), and it
 // compares no clocks: a lease is abandoned when this host saw it unchanged for Duration.
@@ -19,6 +20,10 @@ import (
 const (
 	Duration = 90 * time.Second // without a renewal, until another host takes the name
 	Renewal  = 30 * time.Second // between renewals
+	// Every is between renewals where the Node tells its host, and the lease is for people alone.
+	Every = 5 * time.Minute
+	// Pace is the least time between two writes, however often the state changes.
+	Pace = 10 * time.Second
 	// recheck is how often the lease of another host is read, and how soon a request that failed is
 	// repeated.
 	recheck = 5 * time.Second
@@ -40,6 +45,8 @@ type Lease struct {
 	UID    string // "" in one that does not exist yet
 	// Version is the object's, for a write that is refused if it changed meanwhile.
 	Version string
+	// States are what the daemons of the node tell of themselves, by their provisioners (Key).
+	States map[string]string
 }
 
 // API reads and writes the lease of this node.
@@ -58,8 +65,12 @@ type Options struct {
 	Clock    func() time.Duration // monotonic, also while the host sleeps
 	Changed  func()               // is called when Other changed; it must not block
 	// Needed reports whether the Node, which was read before Run, does not tell by itself which host
-	// it is. Otherwise no request is sent, and Other is "".
+	// it is. Otherwise Other is "".
 	Needed func() bool
+	// Key is this daemon's among Lease.States. State returns what is kept there, "" for nothing yet
+	// or no more, and what of it is worth a write before the next renewal.
+	Key   string
+	State func() (text, news string)
 	// Requested is called with how each turn ended.
 	Requested func(err error)
 }
@@ -75,9 +86,13 @@ type Keeper struct {
 	wake  chan struct{}
 
 	// Of the goroutine of Run alone.
-	held  *Lease // as it was written last
-	seen  Lease  // another host's, as it was read last
-	since time.Duration
+	held *Lease // as it was written last
+	news string // of the state that was written last
+	// written is when that was, and next when it is renewed, by Clock.
+	written, next time.Duration
+	tried         bool  // to create it
+	seen          Lease // another host's, as it was read last
+	since         time.Duration
 }
 
 // New returns a Keeper that knows nothing; nothing happens before Run.
@@ -107,15 +122,17 @@ func (k *Keeper) NodeChanged() {
 // Run keeps the lease until ctx ends. It stays then: a host that stopped is silent after Duration.
 func (k *Keeper) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		wait := Renewal
-		if k.Needed() {
+		wait, needed := Pace, k.Needed()
+		if !needed {
+			k.found("")
+		}
+		if text, news := k.State(); needed || text != "" {
+			var asked bool
 			var err error
-			if wait, err = k.turn(ctx); ctx.Err() == nil {
+			wait, asked, err = k.turn(ctx, needed, text, news)
+			if asked && ctx.Err() == nil {
 				k.Requested(err)
 			}
-		} else {
-			k.held = nil
-			k.found("")
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -127,33 +144,61 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// turn renews the lease, takes it, or looks at the one of another host, and returns when to do so
-// again.
-func (k *Keeper) turn(ctx context.Context) (time.Duration, error) {
+// turn renews the lease if that is due, takes it, or looks at the one of another host, and returns
+// when to do so again, and whether it asked the API server.
+func (k *Keeper) turn(ctx context.Context, needed bool, text, news string) (
+	wait time.Duration, asked bool, err error) {
+	every := Every
+	if needed {
+		every = Renewal
+	}
+	if due := min(k.next, k.written+every) - k.Clock(); k.held != nil && due > 0 && news == k.news {
+		return min(due, Pace), false, nil
+	}
 	lease := k.held
-	if lease == nil {
+	if lease == nil && (needed || k.tried) {
 		there, err := k.API.ReadNodeLease(ctx)
 		if err != nil {
-			return k.failed(err)
+			wait, err = k.failed(err)
+			return wait, true, err
 		}
-		if there != nil && k.others(*there) {
-			return recheck, nil
+		if needed && there != nil && k.others(*there) {
+			return recheck, true, nil
 		}
-		if lease = there; lease == nil {
-			lease = &Lease{}
-		}
+		lease = there
 	}
-	lease.Holder = k.Identity
+	if lease == nil {
+		lease = &Lease{}
+	}
+	k.tried = true
+	lease.Holder, lease.States = k.Identity, k.states(*lease, text)
 	now, err := k.API.WriteNodeLease(ctx, *lease)
 	k.held = now
 	switch {
 	case err != nil:
-		return k.failed(err)
+		wait, err = k.failed(err)
+		return wait, true, err
 	case now == nil:
-		return time.Second, nil // another host wrote it, or it was deleted: it is read
+		return time.Second, true, nil // it is there, or was written or deleted meanwhile: it is read
 	}
 	k.found("")
-	return Renewal - rand.N(Renewal/6), nil
+	k.news, k.written = news, k.Clock()
+	k.next = k.written + every - rand.N(every/6)
+	return Pace, true, nil
+}
+
+// states are those of the node's daemons, with this one's. Those that are long over make room.
+func (k *Keeper) states(l Lease, text string) map[string]string {
+	all := map[string]string{}
+	for key, of := range l.States {
+		if key != k.Key && len(all) < mostStates-1 && !forgotten(of) {
+			all[key] = of
+		}
+	}
+	if text != "" {
+		all[k.Key] = text
+	}
+	return all
 }
 
 // failed returns when to try again after an error. A right that is missing, or a policy that
@@ -172,7 +217,7 @@ func (k *Keeper) others(l Lease) bool {
 	if l.Holder == k.Identity || l.Holder == "" {
 		return false
 	}
-	if l != k.seen {
+	if l.UID != k.seen.UID || l.Version != k.seen.Version {
 		k.seen, k.since = l, k.Clock()
 	}
 	if k.Clock()-k.since >= Duration {

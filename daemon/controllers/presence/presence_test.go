@@ -21,12 +21,37 @@ type server struct {
 	fails   error
 	writes  int
 	told    bool // the Node tells which host it is
+	tells   State
+	key     string
 }
 
 func (s *server) needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.told
+}
+
+// state is what the daemon tells of itself.
+func (s *server) state() (text, news string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tells.Time.IsZero() {
+		return "", ""
+	}
+	return s.tells.Encode()
+}
+
+func (s *server) tell(change func(*State)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tells.Time = time.Now()
+	change(&s.tells)
+}
+
+func (s *server) written() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writes
 }
 
 func (s *server) ReadNodeLease(context.Context) (*Lease, error) {
@@ -50,7 +75,7 @@ func (s *server) WriteNodeLease(_ context.Context, l Lease) (*Lease, error) {
 	}
 	s.version++
 	s.writes++
-	s.lease = &Lease{Holder: l.Holder, UID: "u", Version: fmt.Sprint(s.version)}
+	s.lease = &Lease{Holder: l.Holder, UID: "u", Version: fmt.Sprint(s.version), States: l.States}
 	copied := *s.lease
 	return &copied, nil
 }
@@ -85,8 +110,8 @@ func keep(t *testing.T, s *server, host string, do func(*Keeper)) {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	k := New(Options{Identity: host, API: s, Changed: func() {}, Requested: func(error) {},
-		Needed: s.needed,
-		Clock:  func() time.Duration { return time.Since(began) }})
+		Needed: s.needed, Key: "state.hostpath-provisioner/" + s.key, State: s.state,
+		Clock: func() time.Duration { return time.Since(began) }})
 	done := make(chan struct{})
 	go func() { k.Run(ctx); close(done) }()
 	synctest.Wait()

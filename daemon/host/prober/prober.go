@@ -99,6 +99,9 @@ func (p *Prober) Probe(ctx context.Context) hostcheck.Report {
 		addFirst(&report, hostcheck.ReasonNotAnswering, fmt.Sprintf("%s: no response for more than %s", w.About, w.Limit))
 	}
 	p.reach(&report)
+	if f, found := Cordoned(p.StateDir, p.Pool.Name); found {
+		report.Findings = append(report.Findings, f)
+	}
 	if report.Removable() {
 		p.Locks.Guard(&report)
 	}
@@ -106,6 +109,22 @@ func (p *Prober) Probe(ctx context.Context) hostcheck.Report {
 		p.Explain(&report)
 	}
 	return report.Without(p.Pool.Accepts)
+}
+
+// Cordoned is the finding that a person wants no new volumes in a pool. Where that cannot be read it
+// is not known, and the pool is closed.
+func Cordoned(stateDir, pool string) (hostcheck.Finding, bool) {
+	is, err := state.Cordoned(stateDir, pool)
+	if err != nil {
+		return hostcheck.Finding{
+			Reason: plan.ReasonStateUnreadable, Severity: hostcheck.Close,
+			Message: fmt.Sprintf("whether the pool is cordoned cannot be read: %v", err),
+		}, true
+	}
+	return hostcheck.Finding{
+		Reason: plan.ReasonCordoned, Severity: hostcheck.Full,
+		Message: "it is cordoned: no new volumes until it is uncordoned",
+	}, is
 }
 
 // Opened keeps the marker of a pool that opened for the first time, or on a host whose state

@@ -7,6 +7,7 @@ var (
 	ClaimReasons = []string{ // why a claim has no volume
 		ReasonClassNotFound, ReasonUnknownParameter, ReasonBadParameter, ReasonUnknownPool, ReasonBlockMode, ReasonAccessMode,
 		ReasonDataSource, ReasonSource, ReasonSelector, ReasonAttributesClass, ReasonTopology, ReasonBadName, ReasonDriver, ReasonNodeNotFound, ReasonPoolClosed, ReasonPoolInUse,
+		ReasonCordoned,
 		ReasonNotEnoughSpace, ReasonNoNodeFits, ReasonProvisioningFailed, ReasonNoQuota, ReasonNameTaken,
 		ReasonNodeSilent, ReasonTakenOver,
 	}
@@ -31,7 +32,7 @@ var (
 	OtherReasons = []string{ // events and log lines that no counter counts
 		ReasonProvisioningSucceeded, ReasonPopulator,
 		ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed, ReasonNotInForce,
-		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonStartFailed,
+		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonCredentialEnds, ReasonStartFailed,
 		ReasonAPIRefused, ReasonPoolOpened, ReasonPromised,
 		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten,
 		ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,

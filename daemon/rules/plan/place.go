@@ -14,10 +14,12 @@ import (
 // Disk is one of the pools that a class leads to, as it is for a claim's volume.
 type Disk struct {
 	Pool   Pool
-	Closed string        // why the pool takes no work, "" if it is open
-	Held   bool          // it is closed because another daemon of this host uses it
-	Room   capacity.Room // for the volume
-	Has    bool          // it has the volume already, made by a call that ended before the object was
+	Closed string // why the pool takes no work, "" if it is open
+	Held   bool   // it is closed because another daemon of this host uses it
+	// Cordoned: it takes no new volumes because a person said so.
+	Cordoned bool
+	Room     capacity.Room // for the volume
+	Has      bool          // it has the volume already, made by a call that ended before the object was
 }
 
 // Place puts a claim's volume into one of Disks, of which there is at least one, and returns which:
@@ -30,7 +32,7 @@ func (f *ClaimFacts) Place() (chosen int) {
 		}
 	}
 	d := f.Disks[chosen]
-	f.Pool, f.Closed, f.Held, f.Room = d.Pool, d.Closed, d.Held, d.Room
+	f.Pool, f.Closed, f.Held, f.Cordoned, f.Room = d.Pool, d.Closed, d.Held, d.Cordoned, d.Room
 	return chosen
 }
 

@@ -57,6 +57,8 @@ const (
 	ReasonPurgeFailed           = "PurgeIncomplete"
 	ReasonPoolOpened            = "PoolOpened"
 	ReasonPromised              = "Promised"
+	ReasonCordoned              = "PoolCordoned"
+	ReasonCredentialEnds        = "CredentialEnds" // in the node's lease
 	ReasonStateUnreadable       = "StateUnreadable"
 	ReasonStateUnwritable       = "StateUnwritable"
 	ReasonPoolInUse             = "PoolInUse"

@@ -40,6 +40,7 @@ type RequestFacts struct {
 	Closed     string            // why the pool takes no work, "" if it is open
 	Driver     string            // why pods would not start on a volume with source csi, "" if they would or the source is another
 	Held       bool              // it is closed because another daemon of this host uses it
+	Cordoned   bool              // it takes no new volumes because a person said so
 	Room       capacity.Room     // for one more volume
 	From       *SourceFacts      // of a copy, nil where they do not matter (SourceMatters)
 	Disks      []Disk            // what the class leads to, of which Pool is one
@@ -226,7 +227,11 @@ func poolClosed(f RequestFacts) (Refusal, bool) {
 	if f.Closed == "" {
 		return Refusal{}, false
 	}
-	return Refusal{Help: ByNode, Reason: ReasonPoolClosed,
+	reason := ReasonPoolClosed
+	if f.Cordoned {
+		reason = ReasonCordoned
+	}
+	return Refusal{Help: ByNode, Reason: reason,
 		Message: f.lacks("pool " + f.Pool.Name + ": " + f.Closed)}, true
 }
 

@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// shows waits until a list has each of these texts.
+func (h *host) shows(kubeconfig, what string, want ...string) {
+	h.w.Helper()
+	out := ""
+	for end := time.Now().Add(limit); ; time.Sleep(200 * time.Millisecond) {
+		out, _ = h.Call(what, "--kubeconfig", kubeconfig)
+		lacks := ""
+		for _, text := range want {
+			if !strings.Contains(out, text) {
+				lacks = text
+			}
+		}
+		switch {
+		case lacks == "":
+			return
+		case time.Now().After(end):
+			h.w.Fatalf("%s: no %q in\n%s", what, lacks, out)
+		}
+	}
+}
+
+// An administrator sees from anywhere what is wrong with each of several nodes, and what helps.
+func TestOverview(t *testing.T) {
+	w := newEnvironment(t)
+	admin := w.killer().kubeconfig()
+	var hosts []*host
+	for _, name := range []string{"well", "unmounted", "cordoned", "stopped"} {
+		hosts = append(hosts, w.newHost(name).run())
+	}
+	well, unmounted, cordoned, stopped := hosts[0], hosts[1], hosts[2], hosts[3]
+	for _, h := range hosts {
+		well.shows(admin, "nodes", h.node+" ")
+	}
+	hosttest.Unmount(w, unmounted.mount)
+	if out, code := cordoned.Call("pool", "cordon", "fast"); code != 0 ||
+		out != "pool fast cordoned\n" {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	w.Must(stopped.Signal(syscall.SIGSTOP))
+	w.longAgo(stopped.node)
+	well.shows(admin, "pools", unmounted.node+"  fast  closed: ",
+		"pool fast of node "+unmounted.node+": ",
+		cordoned.node+"   fast  cordoned", "hostpath-provisioner pool uncordon fast",
+		well.node+"       fast  open", stopped.node+"    fast  silent; was open")
+	well.shows(admin, "nodes", well.node+"       ready", stopped.node+"    silent",
+		"node "+stopped.node+": its daemon has been silent for ",
+		"on node "+stopped.node+": systemctl status hostpath-provisioner")
+	w.Must(stopped.Signal(syscall.SIGCONT))
+
+	out, code := well.Call("nodes", "--kubeconfig", w.reader())
+	if code != 1 || !strings.Contains(out, "not seen: leases of the daemons: this user may not") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
+
+// longAgo has a node's daemon, which stands still, tell of itself an hour earlier.
+func (w *environment) longAgo(node string) {
+	w.Helper()
+	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	name := "hostpath-provisioner-node." + node
+	l, err := leases.Get(w.Ctx, name, metav1.GetOptions{})
+	w.Must(err)
+	key := "state.hostpath-provisioner/" + w.Provisioner
+	text := l.Annotations[key]
+	_, rest, found := strings.Cut(text, `{"time":"`)
+	at, rest, whole := strings.Cut(rest, `"`)
+	if !found || !whole {
+		w.Fatalf("no time in %q", text)
+	}
+	was, err := time.Parse(time.RFC3339, at)
+	w.Must(err)
+	text = `{"time":"` + was.Add(-time.Hour).Format(time.RFC3339) + `"` + rest
+	patch := `{"metadata":{"annotations":{"` + key + `":` + strconv.Quote(text) + `}}}`
+	_, err = leases.Patch(w.Ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.Must(err)
+}
+
+// A pool that is cordoned takes no new volume, also after a restart; what it has goes on, grows and
+// is removed.
+func TestCordon(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	class := w.Class("c", immediate)
+	before := h.made("before", class)
+	call := func(verb, want string) {
+		t.Helper()
+		if out, code := h.Call("pool", verb, "fast"); code != 0 || out != "pool fast "+want+"\n" {
+			t.Errorf("%s: exit code %d: %s", verb, code, out)
+		}
+	}
+	call("cordon", "cordoned")
+	call("cordon", "already cordoned")
+	w.refused(w.claim("data", class, "8Mi"), "PoolCordoned")
+	for _, command := range []string{"status", "check"} {
+		out, code := h.Call(command)
+		if code != 3 || !strings.Contains(out, "cordoned") ||
+			!strings.Contains(out, "hint: to have new volumes again") {
+			t.Errorf("%s: exit code %d\n%s", command, code, out)
+		}
+	}
+	w.DeleteClaim("before")
+	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
+	_, _, err := h.Stop(w.Soon())
+	w.Must(err)
+	h.run()
+	w.refused(w.claim("later", class, "8Mi"), "PoolCordoned")
+	call("uncordon", "uncordoned")
+	w.Bound("data")
+	w.Bound("later")
+}
