@@ -143,8 +143,14 @@ bench-scale: deps build $(BUILD)/controlplane ## what a node takes beside 100,00
 	@cd test/bench/peer && $(GO) build $(GOFLAGS) -ldflags '-s -w' -o $(abspath $(BUILD))/bench-peer .
 	@$(GO) run $(GOFLAGS) ./test/scale -build $(abspath $(BUILD)) $(SCALEFLAGS)
 
-pictures: ## those of the README, from what make bench and make bench-scale measured
-	@$(GO) run $(GOFLAGS) ./test/pictures
+# D2 is a tool in a module of its own, as nfpm.
+$(BUILD)/d2: test/pictures/d2/go.mod test/pictures/d2/go.sum
+	@mkdir -p $(BUILD)
+	@echo "building D2, which draws diagrams"
+	@cd test/pictures/d2 && $(GO) build $(GOFLAGS) -o $(abspath $@) oss.terrastruct.com/d2
+
+pictures: $(BUILD)/d2 ## those of the pages: from what make bench and make bench-scale measured, and the texts in docs/pictures
+	@$(GO) run $(GOFLAGS) ./test/pictures $(abspath $(BUILD)/d2)
 
 test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshotter ## real kubelets and pods on two nodes
 	@sh test/nodes/run.sh

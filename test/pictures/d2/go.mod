@@ -1,4 +1,3 @@
-// The tool that draws docs/pictures, apart from the module: it is no part of the program.
 module github.com/hostpath-provisioner/hostpath-provisioner/test/pictures/d2
 
 go 1.26
