@@ -152,6 +152,10 @@ $(BUILD)/d2: test/pictures/d2/go.mod test/pictures/d2/go.sum
 pictures: $(BUILD)/d2 ## those of the pages: from what make bench and make bench-scale measured, and the texts in docs/pictures
 	@$(GO) run $(GOFLAGS) ./test/pictures $(abspath $(BUILD)/d2)
 
+.PHONY: site
+site: ## the pages as a static site with search that works offline, in $(BUILD)/site
+	@BUILD=$(abspath $(BUILD)) VERSION='$(VERSION)' sh docs/site/build.sh
+
 test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshotter ## real kubelets and pods on two nodes
 	@sh test/nodes/run.sh
 
