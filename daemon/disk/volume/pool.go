@@ -101,9 +101,19 @@ func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *
 			p.exit(c)
 		}
 	}()
-	root, err := openat.Open(unix.AT_FDCWD, p.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
+	root, err := p.open(id)
 	if err != nil {
-		return nil, fmt.Errorf("%w: opening %s: %w", ErrDirectoryReplaced, p.path, err)
+		return nil, err
+	}
+	return &session{ctx: ctx, pool: p, call: c, id: id, root: root, dirs: map[string]int{}, quotas: p.quotas.Load()}, nil
+}
+
+// open returns a descriptor of the pool's directory; ErrDirectoryReplaced if it is another one.
+func (p *Pool) open(id mounts.Identity) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW
+	root, err := openat.Open(unix.AT_FDCWD, p.path, flags, 0, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return -1, fmt.Errorf("%w: opening %s: %w", ErrDirectoryReplaced, p.path, err)
 	}
 	now, err := mounts.IdentityOf(root)
 	if err == nil && now != id {
@@ -111,9 +121,24 @@ func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *
 	}
 	if err != nil {
 		unix.Close(root)
-		return nil, err
+		return -1, err
 	}
-	return &session{ctx: ctx, pool: p, call: c, id: id, root: root, dirs: map[string]int{}, quotas: p.quotas.Load()}, nil
+	return root, nil
+}
+
+// detached returns that the directory is not the pool's any more, where that is why a call was
+// denied, else err: beneath a mount that was detached (umount -l) Landlock denies what its rules
+// allow, because no path leads from there to a rule's directory (seen on Linux 6.18).
+func (s *session) detached(err error) error {
+	if !errors.Is(err, unix.EACCES) {
+		return err
+	}
+	root, moved := s.pool.open(s.id)
+	if moved != nil {
+		return moved
+	}
+	unix.Close(root)
+	return err
 }
 
 func (s *session) end() {
@@ -207,7 +232,7 @@ func (p *Pool) with(ctx context.Context, id mounts.Identity, doing string, work 
 	s, err := p.begin(ctx, id, doing)
 	if err == nil {
 		defer s.end()
-		err = work(s)
+		err = s.detached(work(s))
 	}
 	if err != nil {
 		return fmt.Errorf("pool %q: %w", p.name, err)
@@ -237,7 +262,7 @@ func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(
 		if err := s.share(ctx); err != nil {
 			return err
 		}
-		return p.remote(work(s))
+		return p.remote(s.detached(work(s)))
 	}())
 }
 

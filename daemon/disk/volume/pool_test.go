@@ -89,6 +89,26 @@ func TestMoved(t *testing.T) {
 	}
 }
 
+// A call that is denied what it wants because the mount was detached meanwhile has not found a
+// damaged record: the pool is gone. Denied on a pool that is there, it has.
+func TestDeniedOnADetachedMount(t *testing.T) {
+	path := hosttest.Dir(t)
+	hosttest.Mkfs(t, "ext4", 16).Mount(t, path)
+	r := onDisk(t, path)
+	data(t, r)
+	denied := func(*session) error { return fmt.Errorf("%w: %w", record.ErrDamaged, unix.EACCES) }
+	if err := r.on(t.Context(), r.id, pv, denied); !errors.Is(err, record.ErrDamaged) {
+		t.Errorf("in the pool: %v", err)
+	}
+	err := r.on(t.Context(), r.id, pv, func(s *session) error {
+		hosttest.UnmountLazy(t, path)
+		return denied(s)
+	})
+	if !errors.Is(err, ErrDirectoryReplaced) || errors.Is(err, record.ErrDamaged) {
+		t.Errorf("on a detached mount: %v", err)
+	}
+}
+
 // remount unmounts the very same filesystem and mounts it again: what was checked is stale all the
 // same.
 func remount(t *testing.T, path, _ string) {
