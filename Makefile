@@ -151,8 +151,18 @@ bench-scale: deps build $(BUILD)/prove $(BUILD)/controlplane ## what a node take
 footprint: SCALEFLAGS ?= -sizes 0,20000 -starts 1
 footprint: bench-scale ## the same beside 20,000 claims
 
-pictures: ## those of the README, from what make bench and make bench-scale measured
-	@$(GO) run $(GOFLAGS) ./test/pictures
+# D2 is a tool in a module of its own, as nfpm.
+$(BUILD)/d2: test/pictures/d2/go.mod test/pictures/d2/go.sum
+	@mkdir -p $(BUILD)
+	@echo "building D2, which draws diagrams"
+	@cd test/pictures/d2 && $(GO) build $(GOFLAGS) -o $(abspath $@) oss.terrastruct.com/d2
+
+pictures: $(BUILD)/d2 ## those of the pages: from what make bench and make bench-scale measured, and the texts in docs/pictures
+	@$(GO) run $(GOFLAGS) ./test/pictures $(abspath $(BUILD)/d2)
+
+.PHONY: site
+site: ## the pages as a static site with search that works offline, in $(BUILD)/site
+	@BUILD=$(abspath $(BUILD)) VERSION='$(VERSION)' sh docs/site/build.sh
 
 test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshotter ## real kubelets and pods on two nodes
 	@sh test/nodes/run.sh

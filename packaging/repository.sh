@@ -3,7 +3,7 @@
 # added before stays, so that hosts can go back to it.
 #
 # Wants KEY, fingerprints of keys that gpg has, and URL, where the files will be found. The metadata is signed with all
-# of the keys: a host that knows one of them takes it (docs/release.md, "Another key"). Without RELEASE it signs anew.
+# of the keys: a host that knows one of them takes it (docs/dev/release.md, "Another key"). Without RELEASE it signs anew.
 set -eu
 export LC_ALL=C
 umask 022

@@ -112,7 +112,7 @@ func TestExamplesHaveTheVersion(t *testing.T) {
 	if next == nil {
 		t.Fatal("CHANGELOG.md begins with no version")
 	}
-	for _, page := range []string{"../README.md", "../docs/operation.md"} {
+	for _, page := range []string{"../docs/install.md", "../docs/operation.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,6 @@
-// Command pictures draws what the benchmarks measured, as the README shows it: make pictures. It
-// reads the benchmarks' own JSON in docs/measured and writes an SVG for each beside it. It measures
-// nothing.
+// Command pictures draws what the benchmarks measured, as the README shows it, and the diagrams of
+// the pages: make pictures. It reads the benchmarks' own JSON in docs/measured, and the texts in
+// docs/pictures, and writes an SVG for each beside it. It measures nothing.
 package main
 
 import (
@@ -11,7 +11,16 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-func main() { os.Exit(run(filepath.Join(rig.Root(), "docs", "measured"))) }
+func main() {
+	docs := filepath.Join(rig.Root(), "docs")
+	if len(os.Args) == 2 {
+		if err := drawDiagrams(os.Args[1], filepath.Join(docs, "pictures")); err != nil {
+			fmt.Fprintln(os.Stderr, "pictures:", err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(run(filepath.Join(docs, "measured")))
+}
 
 func run(dir string) int {
 	for _, p := range pictures {

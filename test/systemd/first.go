@@ -36,10 +36,10 @@ func (e *environment) product(manifests ...string) {
 	e.says(e.docs("install.md", "Start"), "1 of 1 pool open on node "+node)
 }
 
-// kubeconfig makes the node's by the commands of the README, and puts it where install.md does.
+// kubeconfig makes the node's by the commands of install.md, and puts it where that does.
 func (e *environment) kubeconfig(manifests ...string) {
 	e.eventually("kubectl get configmap kube-root-ca.crt -n "+service+" -o name", "configmap/")
-	e.block(5, "README.md", "Install on a node")
+	e.docs("install.md", "A kubeconfig with kubectl")
 	e.block(0, "install.md", "Prepare the cluster", manifests...)
 	e.block(1, "install.md", "Prepare the cluster")
 }
@@ -69,12 +69,12 @@ func (e *environment) readme() (directory string) {
 	e.block(2, "README.md", install)
 	checked := e.block(3, "README.md", install,
 		"UUID=0a1b2c3d-1111-2222-3333-444455556666 /srv/fast ext4 defaults,nofail", onFile)
-	e.sample(checked, "README.md", install, 0)
+	e.sample(checked, "install.md", "Prepare the pool", 0)
 	e.block(4, "README.md", install)
-	e.kubeconfig()
+	e.block(5, "README.md", install, "admin.conf", "/root/.kube/config")
 	e.block(6, "README.md", install)
 	e.eventually("hostpath-provisioner status", " for new ones")
-	e.sample(e.sh("hostpath-provisioner status"), "README.md", install, 1)
+	e.sample(e.sh("hostpath-provisioner status"), "install.md", "Start", 0)
 	e.put("/first.yaml", e.text("README.md", "First claim", "yaml"))
 	const bound = "kubectl wait --for=jsonpath='{.status.phase}'=Bound --timeout=1m pvc/data; "
 	volumes := e.docs("README.md", "First claim", describe, bound+describe,

@@ -229,10 +229,10 @@ func aptRefuses(e *environment) {
 	e.publish("both")
 	e.sh(update)
 	e.docs("README.md", fromRepository, atAddress...)
-	e.docs("release.md", "Another key", atAddress...)
+	e.docs("dev/release.md", "Another key", atAddress...)
 	e.publish("rotated")
 	e.sh(update)
-	e.docs("release.md", "Another key", atAddress...) // without the old key
+	e.docs("dev/release.md", "Another key", atAddress...) // without the old key
 	e.publish("second")
 	e.fails("rm -r /var/lib/apt/lists; "+update, "NO_PUBKEY")
 	e.sh(aptGet + "purge hostpath-provisioner")
