@@ -172,7 +172,6 @@ func (f fault) String() string { return f.kind.String() + ": " + f.text }
 // compare returns every difference: what is there besides the baseline and what the expectations
 // need, what is missing, and what is there and not whole.
 func compare(expectations []expectation, baseline map[string]bool, s snapshot) (all []fault) {
-	add := func(k kind, format string, args ...any) { all = append(all, fault{k, fmt.Sprintf(format, args...)}) }
 	wanted, living := map[string]bool{}, map[string]bool{}
 	maps.Copy(wanted, baseline)
 	for _, w := range expectations {
@@ -184,23 +183,30 @@ func compare(expectations []expectation, baseline map[string]bool, s snapshot) (
 		}
 		living[w.uid] = w.outcome != gone
 	}
+	all = s.against(wanted, living)
+	for _, w := range expectations {
+		for _, text := range w.flaws(s) {
+			all = append(all, fault{loss, fmt.Sprintf("%s of claim %s", text, w.claim)})
+		}
+	}
+	return all
+}
+
+// against returns what is missing of what is wanted, and what is there beside it: twice, if it is
+// about a claim that lives.
+func (s snapshot) against(wanted, living map[string]bool) (all []fault) {
 	for _, thing := range slices.Sorted(maps.Keys(wanted)) {
 		if _, there := s.things[thing]; !there {
-			add(loss, "%s is not there", thing)
+			all = append(all, fault{loss, thing + " is not there"})
 		}
 	}
 	for _, thing := range slices.Sorted(maps.Keys(s.things)) {
-		switch uid := s.things[thing]; {
+		switch {
 		case wanted[thing]:
-		case uid != "" && living[uid]:
-			add(double, "%s is there, too", thing)
+		case s.things[thing] != "" && living[s.things[thing]]:
+			all = append(all, fault{double, thing + " is there, too"})
 		default:
-			add(leak, "%s is left", thing)
-		}
-	}
-	for _, w := range expectations {
-		for _, text := range w.flaws(s) {
-			add(loss, "%s of claim %s", text, w.claim)
+			all = append(all, fault{leak, thing + " is left"})
 		}
 	}
 	return all

@@ -2,6 +2,7 @@ package crash
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -254,25 +255,12 @@ func (p *pods) inlineFlaws(at string, data bool) []fault {
 
 // inlineFaults are what is not so, at rest.
 func (p *pods) inlineFaults(state inlineState, data bool) (faults []fault) {
-	wanted := map[string]bool{}
-	for thing := range p.baseline {
-		wanted[thing] = true
-	}
+	wanted := maps.Clone(p.baseline)
 	if state != noInline {
 		wanted["pool/"+theInline.PV], wanted["volumes/"+theInline.PV+".json"] = true, true
 		faults = p.inlineFlaws(filepath.Join(p.pool, theInline.PV), data)
 	}
-	s := p.look()
-	for thing := range s.things {
-		if !wanted[thing] {
-			faults = append(faults, fault{leak, thing + " is left"})
-		}
-	}
-	for thing := range wanted {
-		if _, there := s.things[thing]; !there {
-			faults = append(faults, fault{loss, thing + " is not there"})
-		}
-	}
+	faults = append(faults, p.look().against(wanted, nil)...)
 	all, err := p.inlineMounts()
 	p.Must(err, "reading the mount table")
 	if mounted := state == inlineMounted; len(all) > 1 || (len(all) == 1) != mounted {
