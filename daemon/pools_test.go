@@ -54,6 +54,7 @@ func TestPoolOfTheRules(t *testing.T) {
 	if planPool(p).Named {
 		t.Error("the default pattern counts as one of the configuration")
 	}
+	p.Set, p.SourceSet = "fast", true
 	p.Scope, p.Source, p.Mode, p.UID, p.GID = config.ScopeEveryNode, config.SourceLocal, 0o770|fs.ModeSetgid, 5, 6
 	p.OnDelete, p.Default, p.ReclaimPolicy, p.InlineVolumes = config.DeleteArchive, true, config.PolicyRetain, 7
 	p.SnapshotSpace = 8
@@ -67,7 +68,7 @@ func TestPoolOfTheRules(t *testing.T) {
 		t.Errorf("directory %q, %v, named by the configuration: %t", name, err, got.Named)
 	}
 	got.Directory = nil
-	if text, want := fmt.Sprintf("%+v", got), "{Name:p Path:/srv/p Scope:every-node Source:local Mode:grwxrwx--- UID:5 GID:6 OnDelete:archive Default:true Reclaim:Retain Named:true Quota:project Clones:off Snapshots:off SnapshotSpace:8 Inline:7 Directory:<nil>}"; text != want {
+	if text, want := fmt.Sprintf("%+v", got), "{Name:p Set:fast Path:/srv/p Scope:every-node Source:local Sourced:true Mode:grwxrwx--- UID:5 GID:6 OnDelete:archive Default:true Fill:false Reclaim:Retain Named:true Quota:project Clones:off Snapshots:off SnapshotSpace:8 Inline:7 Directory:<nil>}"; text != want {
 		t.Errorf("got  %s\nwant %s", text, want)
 	}
 }

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -173,6 +172,7 @@ func (c *Controller) dropClaim(i item) {
 	}
 }
 
+// provision makes a claim's volume and its object.
 func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
 	if len(f.Disks) > 1 {
 		c.placing.Lock()
@@ -183,27 +183,9 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 			return c.notMade(ctx, c.workers[f.Pool.Name], f, err)
 		}
 	}
-	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
-	if err != nil {
-		return 0, err // plan's badName refused this before
-	}
-	w, pv := c.workers[f.Pool.Name], plan.NewVolume(f, name)
-	// The gate was open when the facts were gathered. Create opens the pool anew and compares it
-	// with the directory that was checked, so that a mount that changed since is noticed before any
-	// write. Noted before, because a call that was left alone in a hung pool may still make it.
-	c.inFlight.made(string(f.Claim.UID), w.Name)
-	made := spec(f, pv, name)
-	if plan.IsCopy(f.Claim) {
-		if whole, after, err := c.cloned(ctx, w, f, made); !whole {
-			return after, err
-		}
-	}
-	err = c.create(ctx, w, h, f, made)
-	if errors.Is(err, volume.ErrConflict) {
-		pv, err = c.createRecorded(ctx, w, h, f, err)
-	}
-	if err != nil {
-		return c.notMade(ctx, w, f, err)
+	pv, after, err := c.make(ctx, h, f)
+	if pv == nil {
+		return after, err
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
 	// claim still wants it, and otherwise removes it by its record.
@@ -217,27 +199,39 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 			return 0, err
 		}
 	}
-	existing, err := c.API.CreateVolume(ctx, pv)
+	return c.publish(ctx, f, pv)
+}
+
+// make makes a claim's directory, and returns the object for it; nil where there is no directory,
+// or not yet.
+func (c *Controller) make(
+	ctx context.Context, h disk.Handle, f plan.ClaimFacts,
+) (pv *corev1.PersistentVolume, after time.Duration, err error) {
+	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
 	if err != nil {
-		return 0, err
+		return nil, 0, err // plan's badName refused this before
 	}
-	if existing != nil {
-		if plan.MadeElsewhere(existing, pv) {
-			c.Log.Info("another node made the claim's volume", "claim", f.Claim.Namespace+"/"+f.Claim.Name, "volume", pv.Name)
-			c.abandon(string(f.Claim.UID))
-			return time.Minute, nil
-		}
-		if difference := plan.Same(existing, pv); difference != "" {
-			return c.nameTaken(w, f, difference), nil
+	w := c.workers[f.Pool.Name]
+	pv = plan.NewVolume(f, name)
+	// The gate was open when the facts were gathered. Create opens the pool anew and compares it
+	// with the directory that was checked, so that a mount that changed since is noticed before any
+	// write. Noted before, because a call that was left alone in a hung pool may still make it.
+	c.inFlight.made(string(f.Claim.UID), w.Name)
+	made := spec(f, pv, name)
+	if plan.IsCopy(f.Claim) {
+		if whole, after, err := c.cloned(ctx, w, f, made); !whole {
+			return nil, after, err
 		}
 	}
-	took := c.inFlight.published(string(f.Claim.UID))
-	c.Metrics.Claim(w.Name, plan.ReasonProvisioningSucceeded, took)
-	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
-		Message: fmt.Sprintf("volume %s is %s%s", pv.Name, whereOf(f), c.copies.takeNotes(f))}, w.Name)
-	c.pods.waiting.Drop(f.Claim.Namespace, string(f.Claim.UID))
-	c.pods.end(string(f.Claim.UID))
-	return c.inFlight.awaited(string(f.Claim.UID)), nil // it is looked at once more whether the object is there
+	err = c.create(ctx, w, h, f, made)
+	if errors.Is(err, volume.ErrConflict) {
+		pv, err = c.createRecorded(ctx, w, h, f, err)
+	}
+	if err != nil {
+		after, err = c.notMade(ctx, w, f, err)
+		return nil, after, err
+	}
+	return pv, 0, nil
 }
 
 // create makes a claim's directory, or puts it back.
@@ -316,17 +310,6 @@ func (c *Controller) ofClass(ctx context.Context, f plan.ClaimFacts) (bool, erro
 	return provisioner == f.Class.Provisioner, nil
 }
 
-func whereOf(f plan.ClaimFacts) string {
-	switch f.Pool.Scope {
-	case plan.ScopeShared: // which nodes have it mounted, no daemon knows
-		return "in shared pool " + f.Pool.Name + ", for pods on each node that has it"
-	case plan.ScopeEveryNode:
-		return "on every node in pool " + f.Pool.Name
-	default:
-		return "on node " + f.Node + " in pool " + f.Pool.Name
-	}
-}
-
 // spec is the volume to be made for a claim.
 func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volume.Spec {
 	request, _ := plan.Bytes(pv.Spec.Capacity[corev1.ResourceStorage])
@@ -375,20 +358,6 @@ func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.Cla
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: reason,
 		Message: "node " + f.Node + ": " + err.Error()}, w.Name)
 	return 0, err
-}
-
-// nameTakenAgain is when a claim is tried again whose volume's name is taken. No watch brings the
-// end of an object without our labels.
-const nameTakenAgain = 10 * time.Second
-
-// nameTaken: the object of our name is not the one that this node would make. It may be for the
-// same claim, of a node that has the same filesystem mounted, so that the directory may be in a
-// pod: what was made here stays for as long as the object does, and then goes by its record.
-func (c *Controller) nameTaken(w *poolWorker, f plan.ClaimFacts, difference string) time.Duration {
-	c.inFlight.published(string(f.Claim.UID))
-	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
-		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, w.Name)
-	return nameTakenAgain
 }
 
 // reportClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is

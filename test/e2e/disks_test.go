@@ -37,7 +37,7 @@ func (w *environment) newDisks(extra string, mib ...int) *several {
 		s.mount(w, i)
 		paths = append(paths, strconv.Quote(s.disks[i]))
 	}
-	s.host = w.hostAt(s.disks[0], "a", fmt.Sprintf("paths = [%s]\nimmutable = \"off\"\n%s", strings.Join(paths[1:], ", "), extra))
+	s.host = w.hostAt(s.disks[0], "a", "paths = ["+strings.Join(paths[1:], ", ")+"]", `immutable = "off"`, extra)
 	w.Must(w.AddHost(w.Ctx, s.node, map[string]string{corev1.LabelHostname: "host-of-" + s.node}))
 	return s
 }
@@ -149,7 +149,9 @@ func TestSeveralDisks(t *testing.T) {
 	}
 	w.awaitPublished(published, func(all map[string]int64) bool { return all[s.node] == most>>20 })
 	told := w.refused(w.claim("large", class, "1Gi"), "NotEnoughSpace")
-	for _, part := range []string{"fast has ", "fast-d01 has ", "fast-d04 is closed (", "fast-d10 has ", "fast-d11 is closed ("} {
+	for _, part := range []string{
+		"fast has ", "fast-d01 has ", "fast-d04 is closed (", "fast-d10 has ", "fast-d11 is closed (",
+	} {
 		if !strings.Contains(told, part) {
 			t.Errorf("%q lacks %q", told, part)
 		}
@@ -161,7 +163,8 @@ func TestSeveralDisks(t *testing.T) {
 	if clone := w.Bound("clone"); s.on(clone) != s.on(origin) {
 		t.Errorf("the clone is on %s, its source on %s", s.on(clone), s.on(origin))
 	}
-	w.claim("last", w.Class("fill", immediate, fixture.Parameters("pools", "fast-d01,fast-d02", "placement", "fill")), "1Mi")
+	fill := fixture.Parameters("pools", "fast-d01,fast-d02", "placement", "fill")
+	w.claim("last", w.Class("fill", immediate, fill), "1Mi")
 	if on := s.on(w.Bound("last")); on != s.disks[1] {
 		t.Errorf("filled up is %s", on)
 	}
