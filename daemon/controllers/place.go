@@ -45,9 +45,7 @@ func (c *Controller) place(ctx context.Context, f *plan.ClaimFacts, pools []plan
 func (c *Controller) reserve(ctx context.Context, f *plan.ClaimFacts) (h disk.Handle, drop func(), err error) {
 	pv, size := plan.VolumeName(f.Claim), plan.Needs(f.Claim)
 	for range f.Disks { // what grows meanwhile does not wait for the lock
-		for i, d := range f.Disks {
-			f.Disks[i].Room = c.workers[d.Pool.Name].disk.RoomFor(pv)
-		}
+		c.rooms(f)
 		f.Place()
 		h, _ = c.workers[f.Pool.Name].disk.Open(ctx)
 		drop, err = h.Reserve(pv, size)
@@ -59,6 +57,15 @@ func (c *Controller) reserve(ctx context.Context, f *plan.ClaimFacts) (h disk.Ha
 		drop = func() {}
 	}
 	return h, drop, err
+}
+
+// rooms looks again at what a claim's pools have for it, without reading records.
+func (c *Controller) rooms(f *plan.ClaimFacts) {
+	pv := plan.VolumeName(f.Claim)
+	for i, d := range f.Disks {
+		of := c.workers[d.Pool.Name].disk
+		f.Disks[i].Room, f.Disks[i].Has = of.RoomFor(pv), of.Promised(pv)
+	}
 }
 
 // poolNameOf is the pool whose worker takes a claim: the first of poolsOf.

@@ -198,7 +198,8 @@ func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.To
 				if !errors.As(err, new(*capacity.FullError)) {
 					return t, err
 				}
-				t.Full(f.Pool, h.Room())
+				c.rooms(f)
+				t.Full(*f, h.Room())
 				t.Stays = c.volumeHere(pod)
 				return t, nil
 			}
@@ -219,6 +220,9 @@ func (c *Controller) gather(
 	if plan.SourceMatters(f) {
 		if f.From, err = c.sourceFacts(ctx, f); err != nil {
 			return f, h, err
+		}
+		if of, is := f.DiskOfSource(); is {
+			h = c.place(ctx, &f, []plan.Pool{of})
 		}
 	}
 	if f.Pool.Source == plan.SourceCSI {

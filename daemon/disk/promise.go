@@ -28,9 +28,12 @@ func (h Handle) RoomFor(pv string) capacity.Room {
 
 // Promised reports whether the pool has a volume of this name, or is about to, as far as it is known
 // without reading its records.
-func (h Handle) Promised(pv string) bool {
-	p, known := h.pool.Account.PromisedTo(pv)
-	return known && p.Volume > 0
+func (h Handle) Promised(pv string) bool { return h.pool.Promised(pv) }
+
+// Promised is Handle.Promised.
+func (p *Pool) Promised(pv string) bool {
+	of, known := p.Account.PromisedTo(pv)
+	return known && of.Volume > 0
 }
 
 // RoomFor is Handle.RoomFor, as far as it is known without reading records.

@@ -103,6 +103,37 @@ func TestClaimsOfAPod(t *testing.T) {
 	large.wantPromised(90 << 20)
 }
 
+// The claims of a pod that fit on no single disk of a class are spread over several, and those that
+// do not fit there together are given back.
+func TestClaimsOfAPodOnSeveralDisks(t *testing.T) {
+	w := newEnvironment(t)
+	s := w.newDisks("", 32, 32, 32)
+	s.run()
+	class := w.Class("c", wait, fixture.Parameters("pool", "fast"))
+	var names []string
+	for i := range 4 {
+		names = append(names, fmt.Sprint("data-", i))
+		w.claim(names[i], class, "20Mi")
+	}
+	w.pod("four", []string{s.node}, names...)
+	told := w.refused(w.claimNamed("data-3"), "NotEnoughSpace")
+	if !strings.Contains(told, "the claims of pod four request 80.0 MiB together") {
+		t.Errorf("told %q", told)
+	}
+	if made := s.holding("pvc-"); len(made) > 0 {
+		t.Errorf("made: %q", made)
+	}
+	w.deletePod("four")
+	w.pod("three", []string{s.node}, names[:3]...)
+	on := map[string]bool{}
+	for _, name := range names[:3] {
+		on[s.on(w.Bound(name))] = true
+	}
+	if len(on) != 3 {
+		t.Errorf("three volumes are on %v", on)
+	}
+}
+
 // wantPromised waits until the pool has promised so much.
 func (h *host) wantPromised(bytes uint64) {
 	h.w.Helper()

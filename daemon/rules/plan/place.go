@@ -72,15 +72,20 @@ const lackMax = 60
 
 // eachLacks is why none of several pools has a volume of this size.
 func eachLacks(want resource.Quantity, disks []Disk) string {
-	lacks := make([]string, len(disks))
+	return fmt.Sprintf("the claim requests %s for one volume in one of several pools: %s",
+		words.Name(want.String()), eachHas(disks))
+}
+
+// eachHas is what each of several pools has for one more volume.
+func eachHas(disks []Disk) string {
+	all := make([]string, len(disks))
 	for i, d := range disks {
-		lacks[i] = d.Pool.Name + " has " + words.Size(d.Room.Free)
+		all[i] = d.Pool.Name + " has " + words.Size(d.Room.Free)
 		if d.Closed != "" {
-			lacks[i] = d.Pool.Name + " is closed (" + words.Line(d.Closed, lackMax) + ")"
+			all[i] = d.Pool.Name + " is closed (" + words.Line(d.Closed, lackMax) + ")"
 		}
 	}
-	return fmt.Sprintf("the claim requests %s for one volume in one of several pools: %s",
-		words.Name(want.String()), strings.Join(lacks, ", "))
+	return strings.Join(all, ", ")
 }
 
 // DiskOfSource is the pool that has the source of a copy, if the class leads to several of which it

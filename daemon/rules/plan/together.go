@@ -62,12 +62,13 @@ func Needs(c *corev1.PersistentVolumeClaim) uint64 {
 	return uint64(n)
 }
 
-// Full has all claims refused: a pool has this room, and they need more.
-func (t *Together) Full(pool Pool, room capacity.Room) {
+// Full has all claims refused: the pool of one of them has this room, or its disks have theirs, and
+// they need more.
+func (t *Together) Full(of ClaimFacts, room capacity.Room) {
 	var sum uint64
 	var parts []string
 	for _, f := range t.Claims {
-		if f.Pool.Name == pool.Name {
+		if f.Pool.Name == of.Pool.Name || len(f.Disks) > 1 && f.Disks[0].Pool.Name == of.Disks[0].Pool.Name {
 			size := requested(f.Claim)
 			sum += Needs(f.Claim)
 			parts = append(parts, words.Name(f.Claim.Name)+" "+words.Name(size.String()))
@@ -76,9 +77,13 @@ func (t *Together) Full(pool Pool, room capacity.Room) {
 	if more := len(parts) - claimsNamed; more > 0 {
 		parts = append(parts[:claimsNamed], fmt.Sprintf("%d more", more))
 	}
+	where, left := "pool "+of.Pool.Name+": ", roomLeft(room)
+	if len(of.Disks) > 1 {
+		where, left = "", "each is in one of several pools: "+eachHas(of.Disks)
+	}
 	t.Refusal = &Refusal{Help: ByNode, Reason: ReasonNotEnoughSpace, Message: fmt.Sprintf(
-		"pool %s: the claims of pod %s request %s together (%s), and %s", pool.Name,
-		words.Name(t.Pod), words.Size(sum), strings.Join(parts, ", "), roomLeft(room))}
+		"%sthe claims of pod %s request %s together (%s), and %s", where,
+		words.Name(t.Pod), words.Size(sum), strings.Join(parts, ", "), left)}
 }
 
 // claimsNamed is how many of a pod's claims are named.
