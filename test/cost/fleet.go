@@ -172,11 +172,11 @@ func (f *fleet) start(ctx context.Context) {
 	began := time.Now()
 	f.run(f.members...)
 	f.Say("  ready in %s", time.Since(began).Round(100*time.Millisecond))
-	// Six lists and watches; whether a policy labels claims; the CSIDriver and the own objects; one
+	// The node's lease; six lists and watches, and that of its pods; whether a policy labels claims; the CSIDriver and the own objects; one
 	// object, of the class whose claims the scheduler places; one look or two whether the other
 	// nodes were reviewed after that; and what a busy server refuses at first. Two reviews are for
 	// all, and the looks of the nodes that come to one at the same moment.
-	f.limit("requests a daemon that starts for the first time", f.perDaemon(f.count(ctx, afterReview).Total()), 13.5+f.perDaemon(40))
+	f.limit("requests a daemon that starts for the first time", f.perDaemon(f.count(ctx, afterReview).Total()), 14.5+f.perDaemon(40))
 }
 
 // idle lets nothing happen. A watch that ends after its five minutes or more is begun again, and
@@ -256,9 +256,10 @@ func (f *fleet) back(ctx context.Context) {
 	}
 	got := harness.SumRequests(again)
 	f.Say("  %d requests: %s", got.Total(), got)
-	// Six lists and watches, the CSIDriver and the own objects; the claims once more, which were
-	// listed before the volumes; a count of the nodes, for a claim that waits for one.
-	f.limit("requests a daemon that starts again", float64(got.Total())/float64(len(dead)), 12.5)
+	// Three of the node's lease, which is there; six lists and watches, and that of its pods, the
+	// CSIDriver and the own objects; the claims once more, which were listed before the volumes; a
+	// count of the nodes, for a claim that waits for one.
+	f.limit("requests a daemon that starts again", float64(got.Total())/float64(len(dead)), 15.5)
 	f.Say("the API server is killed and starts again")
 	f.Must(f.Cluster.Kill(), "killing the control plane")
 	f.audit.Busiest()

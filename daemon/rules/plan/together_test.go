@@ -47,7 +47,7 @@ func TestTogether(t *testing.T) {
 	data, wal := ofPod("data", others), ofPod("wal", others, block)
 	together := func() *Together { return &Together{Pod: "db", Claims: []ClaimFacts{data, wal}} }
 	full := together()
-	full.Full(data.Pool, capacity.Room{Free: 5 << 20, Available: 5 << 20})
+	full.Full(data, capacity.Room{Free: 5 << 20, Available: 5 << 20})
 	want := "the claims of pod db request "
 	if v := full.Verdict(data); v.Action != Release || v.Reason != ReasonNotEnoughSpace || !strings.Contains(v.Message, want) ||
 		!strings.Contains(v.Message, "together (data ") || !strings.Contains(v.Message, ", wal ") {
