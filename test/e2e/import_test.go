@@ -163,13 +163,6 @@ func TestImport(t *testing.T) {
 		return os.IsNotExist(err) && len(b.tree()) == len(pool.Of("", "", "", "", ""))+2
 	})
 
-	counted := b.promised()
-	b.Kill()
-	b.run()
-	w.Eventually("a daemon that starts counts as much", func() bool {
-		return b.promised() == counted
-	})
-
 	b.unplugs()
 	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, b.node, metav1.DeleteOptions{}))
 	w.deletePod("set-0")
