@@ -55,7 +55,12 @@ func TestConfig(t *testing.T) {
 	want.Pools[0].Filesystem, want.Pools[0].Device = "ext4", "UUID=0a1b2c3d-1111-2222-3333-444455556666"
 	want.Pools[0].Quota, want.Pools[0].InodesPerGiB, want.Pools[0].Clones = "project", 65536, "reflink"
 	want.MetricsWebConfig, allOn.WebError = "/etc/hostpath-provisioner/web.yml", nil // it is not there
-	want.Pools[0].Snapshots = "live"
+	want.Pools[0].Snapshots, want.Pools[0].Set, want.Pools[0].SourceSet = "live", "fast", true
+	for _, name := range []string{"b", "c"} { // of paths
+		one := want.Pools[0]
+		one.Name, one.Path, one.MountPoint, one.Device = "fast-"+name, "/srv/"+name, "/srv/"+name, ""
+		want.Pools = append(want.Pools, one)
+	}
 	if !reflect.DeepEqual(allOn, want) {
 		t.Errorf("with every line on\n%+v\nwant\n%+v", allOn, want)
 	}
