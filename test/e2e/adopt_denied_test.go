@@ -9,6 +9,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 // denies makes a policy of the cluster about volumes, and returns what takes it away.
@@ -61,7 +63,10 @@ func TestAdoptFromCSIForbidden(t *testing.T) {
 	w.denies(admissionv1.Create,
 		fmt.Sprintf("!has(object.spec.local) || object.metadata.name != %q", pv.Name),
 		"no local here")
-	forbidden := peerNamed("rancher").volume(h, "probe", func(v *corev1.PersistentVolume) { v.Name = pv.Name })
+	forbidden := peerNamed("rancher").volume(h, "probe", func(v *corev1.PersistentVolume) {
+		local := &corev1.LocalVolumeSource{Path: cluster.PathOf(v)}
+		v.Name, v.Spec.PersistentVolumeSource = pv.Name, corev1.PersistentVolumeSource{Local: local}
+	})
 	w.Eventually("the policy is at work", func() bool {
 		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "no local here")

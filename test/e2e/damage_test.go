@@ -85,7 +85,7 @@ func TestStateDirectoryLost(t *testing.T) {
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.Must(err)
 	second := h.twin(string(config))
-	w.Must(os.Mkdir(h.Path("state"), 0o700))
+	w.Must(os.MkdirAll(h.Path("state"), 0o700)) // or the daemon has made it
 	w.Must(os.RemoveAll(second.Path("state")))
 	w.Must(os.Symlink(h.Path("state"), second.Path("state")))
 	second.run()

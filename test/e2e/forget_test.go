@@ -136,7 +136,7 @@ func (k *writes) toTheEnd(h *host, args ...string) (out string, deaths int) {
 // loses ends a node's daemon, and deletes its Node.
 func (h *host) loses() {
 	h.w.Helper()
-	h.Kill()
+	h.dies()
 	h.w.Must(h.w.Client().CoreV1().Nodes().Delete(h.w.Ctx, h.node, metav1.DeleteOptions{}))
 }
 
@@ -173,7 +173,7 @@ func TestForgetNode(t *testing.T) {
 	if out, code := call(); code != 1 || !strings.Contains(out, "is there and Ready") {
 		t.Errorf("a Ready node: exit code %d\n%s", code, out)
 	}
-	a.Kill()
+	a.dies()
 	w.retain(kept.Name)
 	w.DeleteClaim("kept")
 	w.deleteVolume(going.Name)

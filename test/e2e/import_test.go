@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -20,10 +21,21 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
+// dies kills a daemon, as if that were a minute ago: its node's lease does not say that it lives.
+func (h *host) dies() {
+	h.w.Helper()
+	h.Kill()
+	err := h.w.Client().CoordinationV1().Leases("hostpath-provisioner").Delete(h.w.Ctx,
+		"hostpath-provisioner-node."+h.node, metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(err) {
+		h.w.Must(err)
+	}
+}
+
 // unplugs ends a daemon and takes its disk out.
 func (h *host) unplugs() {
 	h.w.Helper()
-	h.Kill()
+	h.dies()
 	hosttest.Unmount(h.w, h.mount)
 }
 
