@@ -47,6 +47,7 @@ var harmless = append([]uint32{
 	unix.SYS_FGETXATTR, unix.SYS_GETXATTR, unix.SYS_LISTXATTR, unix.SYS_FLISTXATTR, unix.SYS_OPEN_TREE, unix.SYS_CAPGET,
 	// descriptors; what a socket sends is written
 	unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_DUP3, unix.SYS_PIPE2, unix.SYS_FLOCK, unix.SYS_EVENTFD2, unix.SYS_EPOLL_CREATE1,
+	unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH,
 	unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_PPOLL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT4, unix.SYS_GETSOCKNAME,
 	unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKOPT, unix.SYS_RECVFROM, unix.SYS_RECVMSG,
 	unix.SYS_SENDMSG, // hands the listener over, before the killer responds; Go sends nothing to a server with it
