@@ -222,13 +222,8 @@ func gatherRights(ctx context.Context, client *kube.Client, f *clustercheck.Fact
 	if err != nil {
 		return err
 	}
-	ofPods := func(a kube.Access) bool { return a.Resource == "pods" }
-	for _, a := range lacks {
-		if ofPods(a) {
-			f.Rights.Pods = append(f.Rights.Pods, a.String())
-		}
-	}
-	lacks = slices.DeleteFunc(lacks, ofPods)
+	lacks, ofPods := withoutPods(lacks)
+	f.Rights.Pods = texts(ofPods)
 	f.Rights.Renewal = !slices.ContainsFunc(more, func(a kube.Access) bool { return a.Subresource == "token" })
 	f.Rights.Reviewed, f.Rights.Lacks = len(always), texts(lacks)
 	if f.Policies.Any() {
@@ -239,6 +234,19 @@ func gatherRights(ctx context.Context, client *kube.Client, f *clustercheck.Fact
 		f.Rights.Excess = texts(slices.DeleteFunc(slices.Clone(excess), func(a kube.Access) bool { return slices.Contains(rare, a) }))
 	}
 	return err
+}
+
+// withoutPods divides rights into those without which nothing works, and those that manifests
+// --no-pods leaves out.
+func withoutPods(all []kube.Access) (rest, pods []kube.Access) {
+	for _, a := range all {
+		if a.Resource == "pods" {
+			pods = append(pods, a)
+		} else {
+			rest = append(rest, a)
+		}
+	}
+	return rest, pods
 }
 
 // needed are the rights that the daemon needs in each cluster, and in one with policies.

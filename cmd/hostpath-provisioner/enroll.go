@@ -203,6 +203,7 @@ func (p *program) prove(ctx context.Context, cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	lacks, pods := withoutPods(lacks)
 	for _, a := range lacks {
 		fmt.Fprintf(p.stdout, "lacks the right to %s %s\n", a.Verb, a.Resource)
 	}
@@ -217,6 +218,10 @@ func (p *program) prove(ctx context.Context, cfg config.Config) error {
 	protects := "no policies confine it: see manifests --pool-path"
 	if confined {
 		protects = "the cluster's policies confine it to this node"
+	}
+	if len(pods) > 0 {
+		fmt.Fprintf(p.stdout, "note: it may not read pods (manifests --no-pods): see %s\n",
+			clustercheck.ReasonPodsUnread)
 	}
 	_, err = fmt.Fprintf(p.stdout, "it has every right that it needs; %s\n", protects)
 	return err

@@ -105,10 +105,22 @@ func TestCheckCluster(t *testing.T) {
 			w := &world{t, w.Cluster, w.ctx, w.admin, w.a}
 			mend := one.breaks(w, d)
 			w.until(d, one.check, one.reason)
+			if one.reason == "PodsUnread" {
+				w.enrollsWithoutPods(d)
+			}
 			mend()
 		})
 	}
 	w.well(d)
+}
+
+// enrollsWithoutPods: manifests without the right to read pods do for a node to be enrolled.
+func (w *world) enrollsWithoutPods(d *rig.Daemon) {
+	w.Helper()
+	out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig())
+	if code != 0 || !strings.Contains(out, "it may not read pods (manifests --no-pods)") {
+		w.Errorf("enroll: exit code %d\n%s", code, out)
+	}
 }
 
 // TestCheckClusterWithoutPolicies: what the check says of a cluster that confines no identity, of
