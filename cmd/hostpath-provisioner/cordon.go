@@ -62,7 +62,7 @@ func (p *program) cordon(ctx context.Context, cfg config.Config, pool, done stri
 		return usageError{noPoolError{pool, cfg}}
 	}
 	if err == nil {
-		err = os.MkdirAll(p.stateDir, 0o755)
+		err = os.MkdirAll(p.stateDir, 0o700)
 	}
 	if err == nil && was != is {
 		err = state.Cordon(p.stateDir, pool, is)
