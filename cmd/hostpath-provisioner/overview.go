@@ -250,7 +250,7 @@ func nodeNote(n overview.Node, now time.Time) (what, help string) {
 	case overview.NodeSilent:
 		return "its daemon has been silent for " + age(n.Seen, now), on +
 			"systemctl status hostpath-provisioner, journalctl -u hostpath-provisioner"
-	case overview.NodeUnheard:
+	case overview.NodeUnknown:
 		return "it has volumes, and no daemon has told of itself: none runs, an earlier version, " +
 			"or the node's token has ended", on + "hostpath-provisioner status"
 	case overview.NodeNotReady:

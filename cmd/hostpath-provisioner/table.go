@@ -146,7 +146,7 @@ func colourOf(cell string) string {
 		return "\x1b[32m"
 	case "full", "cordoned", "NotReady", "waiting", "Released", "Terminating":
 		return "\x1b[33m"
-	case "closed", "silent", "gone", "unheard", "failed", "missing", "damaged", "orphaned":
+	case "closed", "silent", "gone", "unknown", "failed", "missing", "damaged", "orphaned":
 		return "\x1b[31m"
 	}
 	return ""

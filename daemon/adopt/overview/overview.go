@@ -44,7 +44,7 @@ type Options struct {
 // States of a Node, in the order in which the first that applies counts.
 const (
 	NodeGone     = "gone"     // the cluster has no Node of the name
-	NodeUnheard  = "unheard"  // no daemon ever told of itself
+	NodeUnknown  = "unknown"  // no daemon ever told of itself
 	NodeSilent   = "silent"   // it has not for presence.Silent
 	NodeNotReady = "NotReady" // its kubelet does not report, or that it is not
 	NodeReady    = "ready"    // any other word is the reason of what is wrong
@@ -190,9 +190,9 @@ func (v *Overview) seen(what string, err error) bool {
 // Nodes are the nodes by name: those whose daemons told of themselves, and those with volumes.
 func (v *Overview) Nodes(ctx context.Context) (all []Node) {
 	for _, one := range v.Volumes(ctx) {
-		if one.Node != "" && one.NodeStatus == NodeUnheard {
+		if one.Node != "" && one.NodeStatus == NodeUnknown {
 			if v.nodes[one.Node] == nil {
-				v.nodes[one.Node] = &Node{Name: one.Node, Status: NodeUnheard}
+				v.nodes[one.Node] = &Node{Name: one.Node, Status: NodeUnknown}
 			}
 			v.nodes[one.Node].Volumes++
 		}
@@ -236,7 +236,7 @@ func (v *Overview) Volumes(ctx context.Context) (all []Volume) {
 		case one.Node != "" && n != nil:
 			one.Node, one.NodeStatus = n.Name, n.Status
 		case one.Node != "":
-			one.NodeStatus = NodeUnheard
+			one.NodeStatus = NodeUnknown
 		}
 		all = append(all, one)
 	}))
