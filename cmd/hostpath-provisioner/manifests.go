@@ -62,7 +62,8 @@ func (p *program) manifestsCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Provisioner, "provisioner", "", "of the StorageClasses; default as configured on this host")
 	c.Flags().StringVar(&o.ClassPrefix, "class-prefix", "", "of the StorageClasses' names; default the provisioner's name")
 	c.Flags().BoolVar(&o.NoClasses, "no-classes", false, "print no StorageClasses")
-	c.Flags().BoolVar(&o.NoPods, "no-pods", false, "give the daemons no right to read pods; the claims of a pod get their volumes each for itself then")
+	c.Flags().BoolVar(&o.NoPods, "no-pods", false,
+		"give the daemons no right to read pods; the claims of a pod get their volumes each for itself then")
 	c.Flags().BoolVar(&o.ClaimIndex, "claim-index", false, "have the API server (1.36 or later) label claims, so that daemons do not read all of them")
 	c.Flags().BoolVar(&o.InlineVolumes, "inline-volumes", false, "let pods have volumes that are written in them, in pools that make them")
 	c.Flags().BoolVar(&o.Delete, "delete", false, "print what is to be removed when no node runs the daemon any more")

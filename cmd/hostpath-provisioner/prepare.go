@@ -48,7 +48,8 @@ func (p *program) prepareCommand() *cobra.Command {
 				return usageError{fmt.Errorf("--from-node: pool %s has scope %s, and belongs to no single node", pool.Name, pool.Scope)}
 			}
 			if len(pools) > 1 && (replace || owner.FromPool != "") {
-				return usageError{fmt.Errorf("--replace and --from-pool are for one pool, and %s is several: %s", args[0], daemon.NamesOf(pools))}
+				return usageError{fmt.Errorf("--replace and --from-pool are for one pool, and %s is several: %s",
+					args[0], daemon.NamesOf(pools))}
 			}
 			if c.Flags().Changed("from-pool") && (owner.FromPool == "" || owner.From == "") {
 				return usageError{errors.New("--from-pool: names a pool, and --from-node its node")}

@@ -359,7 +359,8 @@ func (p *program) tokenFile() string { return filepath.Join(p.stateDir, daemon.T
 func (p *program) loadPool(args []string) (config.Config, config.Pool, error) {
 	cfg, pools, err := p.loadPools(args)
 	if err == nil && len(pools) > 1 {
-		err = usageError{fmt.Errorf("%s is several pools, and this is for one of them: %s", args[0], daemon.NamesOf(pools))}
+		err = usageError{fmt.Errorf("%s is several pools, and this is for one of them: %s",
+			args[0], daemon.NamesOf(pools))}
 	}
 	if err != nil {
 		return cfg, config.Pool{}, err

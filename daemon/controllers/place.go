@@ -42,7 +42,9 @@ func (c *Controller) place(ctx context.Context, f *plan.ClaimFacts, pools []plan
 // reserve puts a claim's volume into one of several pools again, by what the claims were given that
 // are worked on at the same time, and promises it its size there until drop is called. The caller
 // holds placing.
-func (c *Controller) reserve(ctx context.Context, f *plan.ClaimFacts) (h disk.Handle, drop func(), err error) {
+func (c *Controller) reserve(
+	ctx context.Context, f *plan.ClaimFacts,
+) (h disk.Handle, drop func(), err error) {
 	pv, size := plan.VolumeName(f.Claim), plan.Needs(f.Claim)
 	for range f.Disks { // what grows meanwhile does not wait for the lock
 		c.rooms(f)

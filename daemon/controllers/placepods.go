@@ -83,7 +83,8 @@ func (p *placer) open(pod *corev1.Pod) (all []*corev1.PersistentVolumeClaim) {
 		if !known {
 			continue
 		}
-		if class, known := p.Listers.Classes.Get(plan.ClassName(claim)); known && plan.Placeable(claim, class) {
+		class, known := p.Listers.Classes.Get(plan.ClassName(claim))
+		if known && plan.Placeable(claim, class) {
 			all = append(all, claim)
 		}
 	}

@@ -237,8 +237,9 @@ func (c *Controller) gather(
 // volumeHere is the name of a pod's claim that has its volume on this node, "" if none has.
 func (c *Controller) volumeHere(pod podclaims.Pod) string {
 	for _, v := range c.Listers.Volumes.List() {
-		if ref := v.Spec.ClaimRef; ref != nil && ref.Namespace == pod.Namespace && v.DeletionTimestamp == nil &&
-			slices.Contains(pod.Claims, ref.Name) && plan.ScopeOf(v) == plan.ScopeNode {
+		ref := v.Spec.ClaimRef
+		if ref != nil && ref.Namespace == pod.Namespace && slices.Contains(pod.Claims, ref.Name) &&
+			v.DeletionTimestamp == nil && plan.ScopeOf(v) == plan.ScopeNode {
 			return ref.Name
 		}
 	}

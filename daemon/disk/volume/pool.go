@@ -105,7 +105,8 @@ func (p *Pool) begin(ctx context.Context, id mounts.Identity, about string) (s *
 	if err != nil {
 		return nil, err
 	}
-	return &session{ctx: ctx, pool: p, call: c, id: id, root: root, dirs: map[string]int{}, quotas: p.quotas.Load()}, nil
+	return &session{ctx: ctx, pool: p, call: c, id: id, root: root, dirs: map[string]int{},
+		quotas: p.quotas.Load()}, nil
 }
 
 // open returns a descriptor of the pool's directory; ErrDirectoryReplaced if it is another one.

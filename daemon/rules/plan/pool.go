@@ -102,13 +102,16 @@ func (s Self) Candidates(class *storagev1.StorageClass, pools []Pool) ([]Pool, *
 	params := class.Parameters
 	for _, key := range slices.Sorted(maps.Keys(params)) {
 		if !slices.Contains(knownParams, key) {
-			return nil, refuse(ReasonUnknownParameter, "class %s: unknown parameter %q; known are %s", class.Name, key, strings.Join(knownParams, ", "))
+			return nil, refuse(ReasonUnknownParameter, "class %s: unknown parameter %q; known are %s",
+				class.Name, key, strings.Join(knownParams, ", "))
 		}
 	}
 	all, refusal := choose(class, pools)
 	for i := 0; i < len(all) && refusal == nil; i++ {
 		if len(all) > 1 && !all[i].OfOneNode() {
-			return nil, refuse(ReasonBadParameter, "class %s: several pools are for volumes of one node, and pool %s has scope %s", class.Name, all[i].Name, all[i].Scope)
+			return nil, refuse(ReasonBadParameter,
+				"class %s: several pools are for volumes of one node, and pool %s has scope %s",
+				class.Name, all[i].Name, all[i].Scope)
 		}
 		all[i], refusal = s.settled(class, all[i])
 	}
@@ -137,16 +140,21 @@ func choose(class *storagev1.StorageClass, pools []Pool) ([]Pool, *Refusal) {
 	dir, placed := class.Parameters[paramPvDir]
 	switch {
 	case named && placed:
-		return nil, refuse(ReasonBadParameter, "class %s: parameters %s and %s exclude each other", class.Name, paramPool, paramPvDir)
+		return nil, refuse(ReasonBadParameter, "class %s: parameters %s and %s exclude each other",
+			class.Name, paramPool, paramPvDir)
 	case listed && (named || placed):
-		return nil, refuse(ReasonBadParameter, "class %s: parameter %s excludes %s and %s", class.Name, paramPools, paramPool, paramPvDir)
+		return nil, refuse(ReasonBadParameter, "class %s: parameter %s excludes %s and %s",
+			class.Name, paramPools, paramPool, paramPvDir)
 	case named:
 		return find(pools, func(p Pool) bool { return p.Name == name || p.Set == name },
 			unknownPool("class %s: this node has no pool %q; it has %s", class.Name, name, names(pools)))
 	case listed:
 		of := strings.Split(strings.ReplaceAll(list, " ", ""), ",")
-		return find(pools, func(p Pool) bool { return slices.Contains(of, p.Name) || p.Set != "" && slices.Contains(of, p.Set) },
-			unknownPool("class %s: this node has none of the pools %q; it has %s", class.Name, list, names(pools)))
+		isOf := func(p Pool) bool {
+			return slices.Contains(of, p.Name) || p.Set != "" && slices.Contains(of, p.Set)
+		}
+		return find(pools, isOf, unknownPool(
+			"class %s: this node has none of the pools %q; it has %s", class.Name, list, names(pools)))
 	case placed:
 		return find(pools, func(p Pool) bool { return p.Path == dir },
 			unknownPool("class %s: this node has no pool at %q; it has %s", class.Name, dir, names(pools)))
@@ -190,7 +198,8 @@ func override(class *storagev1.StorageClass, pool Pool) (Pool, *Refusal) {
 	}
 	if v, ok := class.Parameters[paramPlace]; ok {
 		if v != placeSpread && v != placeFill {
-			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s", class.Name, paramPlace, v, placeSpread, placeFill)
+			return Pool{}, refuse(ReasonBadParameter, "class %s: %s: %q is neither %s nor %s",
+				class.Name, paramPlace, v, placeSpread, placeFill)
 		}
 		pool.Fill = v == placeFill
 	}
