@@ -69,8 +69,8 @@ mkdir -p "$common/selinux"
 cp selinux/*.te selinux/*.fc selinux/*.if selinux/selinux-module "$common/selinux/" 2>/dev/null || true
 go build -trimpath -o "$work/manual" ./packaging/manual
 date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%d)
-"$work/manual" 8 "$native" "$date" "$VERSION" | gzip -9n >"$common/man/hostpath-provisioner.8.gz"
-"$work/manual" 5 docs/configuration.md "$date" "$VERSION" | gzip -9n >"$common/man/hostpath-provisioner.toml.5.gz"
+"$work/manual" "$native" docs/configuration.md "$date" "$VERSION" "$common/man"
+gzip -9n "$common"/man/*
 go run -trimpath ./packaging/catalog docs/troubleshooting.md >"$common/hostpath-provisioner.catalog"
 for shell in bash zsh fish; do
 	"$native" completion "$shell" >"$common/completions/$shell"

@@ -26,8 +26,7 @@ larger, and are removed. It stays after a restart. Both return when the running 
 func (p *program) poolCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "pool", Short: "Keep new volumes out of a pool, or let them in again", Long: poolLong,
-		Example: "  hostpath-provisioner pool cordon fast\n  hostpath-provisioner pool uncordon fast",
-		Args:    args(0, 0),
+		Args: args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
 			return usageError{fmt.Errorf("pool: cordon or uncordon is needed")}
 		},

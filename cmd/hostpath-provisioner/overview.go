@@ -67,7 +67,6 @@ func (p *program) overviewCommands() (all []*cobra.Command) {
 			Use: one.use, Short: one.short, Args: noArgs,
 			Long: one.long + "\nIt asks the API alone, with the rights of the kubeconfig, and exits with 1 " +
 				"if these do not let\nit see all.",
-			Example: "  kubectl hostpath " + one.use + " -o wide",
 			RunE: func(c *cobra.Command, _ []string) error {
 				return p.overview(c.Context(), l, one.list)
 			},

@@ -33,9 +33,9 @@ func (p *program) prepareCommand() *cobra.Command {
 			"every other. It never mounts or removes anything, and on a prepared pool it does nothing.\n\n" +
 			"A pool remembers its node and its cluster. --from-node says that another node's pool is this\n" +
 			"node's from now on: the node was renamed, or the disk moved; --from-pool that the pool had\n" +
-			"another name there. --new-cluster says that it belongs\n" +
-			"to the cluster that the daemon finds next. --from-shared says that nodes do not share it any more:\n" +
-			"stop the daemons of the other ones before. None of them changes anything else.",
+			"another name there. --new-cluster says that it belongs to the cluster that the daemon finds next.\n" +
+			"--from-shared says that nodes do not share it any more: stop the daemons of the other ones\n" +
+			"before. None of them changes anything else.",
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, pools, err := p.loadPools(args)

@@ -197,6 +197,7 @@ func (p *program) root() *cobra.Command {
 	}
 	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Print the help of a command", RunE: help})
 	p.asPlugin(root)
+	withExamples(root)
 	return root
 }
 

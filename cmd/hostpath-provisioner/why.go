@@ -30,11 +30,10 @@ func (p *program) whyCommand() *cobra.Command {
 	var i installation
 	var of string
 	c := &cobra.Command{
-		Use:     "why KIND NAME",
-		Short:   "Say what a pod, claim, volume or snapshot waits for",
-		Long:    whyLong,
-		Example: "  kubectl hostpath why pvc data\n  kubectl hostpath why -n shop pod/db-0",
-		Args:    args(1, 2),
+		Use:   "why KIND NAME",
+		Short: "Say what a pod, claim, volume or snapshot waits for",
+		Long:  whyLong,
+		Args:  args(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
 			kind, name, err := whatFor(args)
 			if err != nil {

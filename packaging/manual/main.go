@@ -1,6 +1,6 @@
-// Command manual prints the man pages: hostpath-provisioner.8 from the program's own help and the
-// text in page8.txt, hostpath-provisioner.toml.5 from docs/configuration.md. So a command, a flag
-// or a key is explained in one place.
+// Command manual writes the man pages: hostpath-provisioner.8 from the program's own help and the
+// text in page8.txt, a page for each command from that command's help, hostpath-provisioner.toml.5
+// from docs/configuration.md. So a command, a flag or a key is explained in one place.
 //
 // It explains nothing itself, and takes only what those texts use of Markdown.
 package main
@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -18,77 +19,111 @@ import (
 //go:embed page8.txt
 var page8 string
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) != 4 {
-		fmt.Fprintln(stderr, "usage: manual 8|5 PROGRAM|CONFIGURATION.MD DATE VERSION")
+func run(args []string, stderr io.Writer) int {
+	if len(args) != 5 {
+		fmt.Fprintln(stderr, "usage: manual PROGRAM CONFIGURATION.MD DATE VERSION DIRECTORY")
 		return 2
 	}
-	write := map[string]func(w io.Writer, from, date, version string) error{"8": writeProgram, "5": writeConfiguration}[args[0]]
-	if write == nil {
-		fmt.Fprintln(stderr, "manual: there is no section", args[0])
-		return 2
+	m := manual{program: args[0], date: args[2], version: args[3], dir: args[4]}
+	err := m.writeProgram()
+	if err == nil {
+		err = m.writeConfiguration(args[1])
 	}
-	if err := write(stdout, args[1], args[2], args[3]); err != nil {
+	if err != nil {
 		fmt.Fprintln(stderr, "manual:", err)
 		return 1
 	}
 	return 0
 }
 
-func title(w io.Writer, name, section, date, version string) {
-	fmt.Fprintf(w, ".TH %s %s \"%s\" \"hostpath-provisioner %s\"\n.nh\n.ad l\n", strings.ToUpper(name), section, date, version)
+// manual is the pages of one build of the program.
+type manual struct{ program, date, version, dir string }
+
+// page writes one page, NAME.SECTION.
+func (m manual) page(name, section, text string) error {
+	title := fmt.Sprintf(".TH %s %s \"%s\" \"hostpath-provisioner %s\"\n.nh\n.ad l\n",
+		strings.ToUpper(name), section, m.date, m.version)
+	return os.WriteFile(filepath.Join(m.dir, name+"."+section), []byte(title+text), 0o644)
 }
 
+var listed = regexp.MustCompile(`(?m)^  ([a-z-]+) +(.*)$`)
+
 // writeProgram is page8.txt, with the commands in the place of @COMMANDS@ and the flags that all
-// have in that of @FLAGS@.
-func writeProgram(w io.Writer, program, date, version string) error {
-	help, err := helpOf(program)
+// have in that of @FLAGS@, and a page for each of the commands.
+func (m manual) writeProgram() error {
+	help, err := m.help()
 	if err != nil {
 		return err
 	}
-	title(w, "hostpath-provisioner", "8", date, version)
 	var commands strings.Builder
-	for _, m := range regexp.MustCompile(`(?m)^  ([a-z-]+) +(.*)$`).FindAllStringSubmatch(section(help, "Available Commands:"), -1) {
-		if m[1] == "help" {
+	for _, c := range listed.FindAllStringSubmatch(section(help, "Available Commands:"), -1) {
+		if c[1] == "help" {
 			continue
 		}
-		if err := command(&commands, program, m[1], m[2]); err != nil {
+		fmt.Fprintf(&commands, ".TP\n.BR %s (8)\n%s.\n", roff("hostpath-provisioner-"+c[1]), roff(c[2]))
+		if err := m.writeCommand(c[1], c[2]); err != nil {
 			return err
 		}
 	}
-	text := strings.NewReplacer("@COMMANDS@\n", commands.String(), "@FLAGS@\n", flags(section(help, "Flags:"))).Replace(page8)
-	_, err = io.WriteString(w, text)
-	return err
+	return m.page("hostpath-provisioner", "8", strings.NewReplacer(
+		"@COMMANDS@\n", commands.String(), "@FLAGS@\n", flags(section(help, "Flags:"))).Replace(page8))
 }
 
-func command(w io.Writer, program, name, short string) error {
-	help, err := helpOf(program, name)
+// writeCommand is the page of one command, and of what it does with a second word.
+func (m manual) writeCommand(name, short string) error {
+	help, err := m.help(name)
 	if err != nil {
 		return err
 	}
-	use := name
-	if m := regexp.MustCompile(`(?m)^  hostpath-provisioner (.*)$`).FindStringSubmatch(section(help, "Usage:")); m != nil {
-		use = strings.TrimSuffix(m[1], " [flags]")
-	}
-	// The help begins with what the command does, at length where there is more to say than its one
-	// line.
+	var b strings.Builder
+	full := "hostpath-provisioner-" + name
+	short = strings.ToLower(short[:1]) + short[1:]
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s", roff(full), roff(short), synopsis(help))
 	about, _, _ := strings.Cut(help, "\n\nUsage:")
-	if about == short {
-		about += "."
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", paragraphs(about))
+	own := flags(section(help, "\nFlags:"))
+	for _, c := range listed.FindAllStringSubmatch(section(help, "Available Commands:"), -1) {
+		more, err := m.help(name, c[1])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, ".TP\n\\fB%s %s\\fR\n%s.\n", roff(name), roff(c[1]), roff(c[2]))
+		own += flags(section(more, "\nFlags:"))
 	}
-	fmt.Fprintf(w, ".TP\n\\fB%s\\fR\n%s\n", roff(use), roff(strings.TrimSpace(about)))
-	if own := flags(section(help, "\nFlags:")); own != "" {
-		fmt.Fprintf(w, ".RS\n%s.RE\n", own)
+	if own != "" {
+		fmt.Fprintf(&b, ".SH OPTIONS\n%s", own)
 	}
-	return nil
+	if examples := section(help, "\nExamples:\n"); examples != "" {
+		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(examples))
+	}
+	b.WriteString(".SH SEE ALSO\n.BR hostpath\\-provisioner (8)\nhas the flags of all commands, exit codes and files.\n")
+	return m.page(full, "8", b.String())
+}
+
+// synopsis is the usage lines of a help text.
+func synopsis(help string) string {
+	var b strings.Builder
+	for line := range strings.Lines(section(help, "Usage:\n")) {
+		fmt.Fprintf(&b, ".B %s\n.br\n", roff(strings.TrimSpace(line)))
+	}
+	return strings.TrimSuffix(b.String(), ".br\n")
+}
+
+// paragraphs are those of a help text.
+func paragraphs(text string) string {
+	text = strings.TrimSpace(text)
+	if !strings.HasSuffix(text, ".") {
+		text += "."
+	}
+	return strings.ReplaceAll(roff(text), "\n\n", "\n.PP\n")
 }
 
 // flags are the lines of a help text as tagged paragraphs.
 func flags(text string) string {
 	var b strings.Builder
-	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+(?: [a-z]+)?)  +(.*)$`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+(?: \S+)?)  +(.*)$`).FindAllStringSubmatch(text, -1) {
 		if m[1] != "--help" {
 			fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(m[1]), roff(m[2]))
 		}
@@ -96,8 +131,8 @@ func flags(text string) string {
 	return b.String()
 }
 
-func helpOf(program string, args ...string) (string, error) {
-	command := exec.Command(program, append(args, "--help")...)
+func (m manual) help(args ...string) (string, error) {
+	command := exec.Command(m.program, append(args, "--help")...)
 	out, err := command.Output()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", strings.Join(command.Args, " "), err)
@@ -114,24 +149,25 @@ func section(help, heading string) string {
 
 const fileName = "hostpath-provisioner.toml"
 
-func writeConfiguration(w io.Writer, file, date, version string) error {
+func (m manual) writeConfiguration(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	title(w, fileName, "5", date, version)
-	fmt.Fprintf(w, ".SH NAME\n%s \\- which directories of this host become Kubernetes volumes\n", roff(fileName))
-	fmt.Fprintf(w, ".SH SYNOPSIS\n%s\n.br\n%s\n", roff("/etc/hostpath-provisioner/config.toml"), roff("/etc/hostpath-provisioner/conf.d/*.toml"))
+	var b strings.Builder
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- which directories of this host become Kubernetes volumes\n", roff(fileName))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n%s\n.br\n%s\n",
+		roff("/etc/hostpath-provisioner/config.toml"), roff("/etc/hostpath-provisioner/conf.d/*.toml"))
 	for _, part := range strings.Split(string(text), "\n## ")[1:] {
 		heading, body, _ := strings.Cut(part, "\n")
 		if heading == "StorageClass" || heading == "Flags and directories" {
 			continue // of the cluster; in the other page
 		}
-		fmt.Fprintf(w, ".SH %s\n", roff(strings.ToUpper(heading)))
-		writeBody(w, body)
+		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(heading)))
+		writeBody(&b, body)
 	}
-	fmt.Fprintf(w, ".SH SEE ALSO\n.BR hostpath\\-provisioner (8)\n")
-	return nil
+	fmt.Fprintf(&b, ".SH SEE ALSO\n.BR hostpath\\-provisioner (8)\n")
+	return m.page(fileName, "5", b.String())
 }
 
 // writeBody takes paragraphs, tables (the first column is a key, the second its default) and fenced

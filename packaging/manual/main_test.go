@@ -23,13 +23,27 @@ func build(t *testing.T) string {
 	return binary
 }
 
-func page(t *testing.T, section, from string) string {
+// pages are all that are written of a program and a configuration.md, by their files' names.
+func pages(t *testing.T, program, configuration string) map[string]string {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	if code := run([]string{section, from, "2026-05-04", "v1"}, &stdout, &stderr); code != 0 {
+	dir := t.TempDir()
+	var stderr bytes.Buffer
+	if code := run([]string{program, configuration, "2026-05-04", "v1", dir}, &stderr); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, stderr.String())
 	}
-	return stdout.String()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(dir, file.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[file.Name()] = string(text)
+	}
+	return all
 }
 
 // plain is a page without what only groff understands.
@@ -37,12 +51,15 @@ func plain(page string) string {
 	return strings.NewReplacer(`\-`, "-", `\fB`, "", `\fI`, "", `\fR`, "", `\&`, "", `\e`, `\`, `\(aq`, "'").Replace(page)
 }
 
-// Each command and each flag has a tagged paragraph of its own.
-func TestProgramPage(t *testing.T) {
+// Each command has a page, which the program's page names, and in it each flag a tagged paragraph.
+// man has nothing to complain about in any.
+func TestProgramPages(t *testing.T) {
 	binary := build(t)
-	source := page(t, "8", binary)
-	shows(t, "8", source)
-	text := plain(source)
+	all := pages(t, binary, "../../docs/configuration.md")
+	for name, text := range all {
+		shows(t, name, text)
+	}
+	main := plain(all["hostpath-provisioner.8"])
 	out, err := exec.Command(binary, "--help").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -52,29 +69,36 @@ func TestProgramPage(t *testing.T) {
 		t.Fatalf("commands %q", commands)
 	}
 	for _, m := range commands {
-		if m[1] != "help" && !regexp.MustCompile(`(?m)^\.TP\n`+m[1]+`\b`).MatchString(text) {
-			t.Errorf("command %s is not there", m[1])
+		if m[1] == "help" {
+			continue
 		}
-		help, err := exec.Command(binary, m[1], "--help").Output()
-		if err != nil {
-			t.Fatal(err)
+		name := "hostpath-provisioner-" + m[1]
+		if !strings.Contains(main, "\n.BR "+name+" (8)\n") {
+			t.Errorf("command %s is not named", m[1])
 		}
-		for _, f := range regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+)`).FindAllStringSubmatch(string(help), -1) {
-			if f[1] != "--help" && !regexp.MustCompile(`(?m)^\.TP\n`+f[1]+`\b`).MatchString(text) {
-				t.Errorf("flag %s of %s is not there", f[1], m[1])
-			}
-		}
+		flagsOf(t, binary, main+plain(all[name+".8"]), m[1])
 	}
-	if left := regexp.MustCompile(`@[A-Z]+@`).FindString(text); left != "" {
+	if left := regexp.MustCompile(`@[A-Z]+@`).FindString(main); left != "" {
 		t.Errorf("%s is left", left)
+	}
+}
+
+func flagsOf(t *testing.T, binary, text, command string) {
+	t.Helper()
+	help, err := exec.Command(binary, command, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range regexp.MustCompile(`(?m)^ +(?:-\w, )?(--[a-z-]+)`).FindAllStringSubmatch(string(help), -1) {
+		if f[1] != "--help" && !regexp.MustCompile(`(?m)^\.TP\n`+f[1]+`\b`).MatchString(text) {
+			t.Errorf("flag %s of %s is not there", f[1], command)
+		}
 	}
 }
 
 // Each key has a tagged paragraph with its default.
 func TestConfigurationPage(t *testing.T) {
-	source := page(t, "5", "../../docs/configuration.md")
-	shows(t, "5", source)
-	text := plain(source)
+	text := plain(pages(t, program(t, helps), "../../docs/configuration.md")["hostpath-provisioner.toml.5"])
 	for _, key := range config.Keys() {
 		if !regexp.MustCompile(`(?m)^\.TP\n` + regexp.QuoteMeta(key) + `\n.*\nDefault: `).MatchString(text) {
 			t.Errorf("key %s is not there", key)
@@ -86,9 +110,9 @@ func TestConfigurationPage(t *testing.T) {
 }
 
 // shows has groff show a page, which must have nothing to complain about.
-func shows(t *testing.T, section, text string) {
+func shows(t *testing.T, name, text string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "page."+section)
+	file := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +121,7 @@ func shows(t *testing.T, section, text string) {
 	var stdout, stderr bytes.Buffer
 	show.Stdout, show.Stderr = &stdout, &stderr
 	if err := show.Run(); err != nil || stderr.Len() > 0 {
-		t.Errorf("man: %v\n%s", err, stderr.String())
+		t.Errorf("man %s: %v\n%s", name, err, stderr.String())
 	}
 	if !strings.Contains(stdout.String(), "SEE ALSO") {
 		t.Errorf("man shows\n%s", stdout.String())

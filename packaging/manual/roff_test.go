@@ -88,7 +88,7 @@ func TestConfigurationInRoff(t *testing.T) {
 	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := page(t, "5", file); got != configurationPage {
+	if got := pages(t, program(t, helps), file)["hostpath-provisioner.toml.5"]; got != configurationPage {
 		t.Errorf("%s\nwant\n%s", got, configurationPage)
 	}
 }
@@ -103,42 +103,55 @@ func program(t *testing.T, script string) string {
 	return file
 }
 
-const helps = `case $1 in
---help) printf 'Volumes.\n\nUsage:\n  hostpath-provisioner [flags]\n\nAvailable Commands:\n  check       Look at pools\n  help        Help about any command\n  prepare     Make a mount point\n\nFlags:\n      --config file   the file\n  -h, --help          help\n\nUse it.\n';;
-check) printf 'Look at pools\n\nUsage:\n  hostpath-provisioner check [POOL...] [flags]\n\nFlags:\n  -h, --help   help\n      --json   for programs\n\nGlobal Flags:\n      --config file   the file\n';;
-prepare) printf 'Make a mount point, and more.\n.Twice is fine.\n\nUsage:\n  hostpath-provisioner prepare\n\nGlobal Flags:\n      --config file   the file\n';;
+const helps = `case "$*" in
+--help) printf 'Volumes.\n\nUsage:\n  hostpath-provisioner [flags]\n\nAvailable Commands:\n  check       Look at pools\n  help        Help about any command\n  pool        Close a pool\n\nFlags:\n      --config file   the file\n  -h, --help          help\n\nUse it.\n';;
+"check --help") printf 'Look at pools\n\nUsage:\n  hostpath-provisioner check [POOL...] [flags]\n\nFlags:\n  -h, --help   help\n      --json   for programs\n\nGlobal Flags:\n      --config file   the file\n';;
+"pool --help") printf 'Close a pool, and more.\n.Twice is fine.\n\nAnd again.\n\nUsage:\n  hostpath-provisioner pool [command]\n\nExamples:\n  hostpath-provisioner pool shut x\n\nAvailable Commands:\n  shut   Shut it\n\nGlobal Flags:\n      --config file   the file\n';;
+"pool shut --help") printf 'Shut it\n\nUsage:\n  hostpath-provisioner pool shut\n\nFlags:\n      --now   at once\n';;
 esac`
 
-// A command without words of its own is explained by its line in the list; flags of all commands
-// are listed once.
+// A command is explained by its own words, or by its line in the list; flags of all commands are
+// listed once, those of a second word with its command.
 func TestProgramInRoff(t *testing.T) {
-	text := page(t, "8", program(t, helps))
-	for _, want := range []string{
-		".TP\n\\fBcheck [POOL...]\\fR\nLook at pools.\n.RS\n.TP\n\\fB\\-\\-json\\fR\nfor programs\n.RE\n.TP\n\\fBprepare\\fR\nMake a mount point, and more.\n\\&.Twice is fine.\n",
-		".SH FLAGS\nAll commands take these:\n.TP\n\\fB\\-\\-config file\\fR\nthe file\n.SH UNITS\n",
+	all := pages(t, program(t, helps), "../../docs/configuration.md")
+	for name, wants := range map[string][]string{
+		"hostpath-provisioner.8": {
+			".TP\n.BR hostpath\\-provisioner\\-check (8)\nLook at pools.\n.TP\n.BR hostpath\\-provisioner\\-pool (8)\nClose a pool.\n.SH",
+			".SH FLAGS\nAll commands take these:\n.TP\n\\fB\\-\\-config file\\fR\nthe file\n.SH UNITS\n",
+		},
+		"hostpath-provisioner-check.8": {
+			".SH NAME\nhostpath\\-provisioner\\-check \\- look at pools\n.SH SYNOPSIS\n.B hostpath\\-provisioner check [POOL...] [flags]\n.SH DESCRIPTION\nLook at pools.\n.SH OPTIONS\n.TP\n\\fB\\-\\-json\\fR\nfor programs\n.SH SEE ALSO\n",
+		},
+		"hostpath-provisioner-pool.8": {
+			"Close a pool, and more.\n\\&.Twice is fine.\n.PP\nAnd again.\n.TP\n\\fBpool shut\\fR\nShut it.\n.SH OPTIONS\n.TP\n\\fB\\-\\-now\\fR\nat once\n",
+			".SH EXAMPLES\n.nf\n  hostpath\\-provisioner pool shut x\n.fi\n",
+		},
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("not in the page:\n%s\nthe page:\n%s", want, text)
+		for _, want := range wants {
+			if !strings.Contains(all[name], want) {
+				t.Errorf("not in %s:\n%s\nthe page:\n%s", name, want, all[name])
+			}
 		}
 	}
 }
 
 func TestRefusals(t *testing.T) {
 	broken := program(t, `[ "$1" = --help ] && printf 'Available Commands:\n  check   Look\n' || exit 3`)
+	dir := t.TempDir()
 	for name, test := range map[string]struct {
 		args []string
 		code int
 		want string
 	}{
-		"no arguments":               {nil, 2, "usage: manual 8|5 PROGRAM|CONFIGURATION.MD DATE VERSION\n"},
-		"another section":            {[]string{"1", "x", "", ""}, 2, "manual: there is no section 1\n"},
-		"no configuration.md":        {[]string{"5", "/no/such.md", "", ""}, 1, "manual: open /no/such.md: no such file or directory\n"},
-		"no program":                 {[]string{"8", "/no/such", "", ""}, 1, "manual: /no/such --help: fork/exec /no/such: no such file or directory\n"},
-		"a command has not any help": {[]string{"8", broken, "", ""}, 1, "manual: " + broken + " check --help: exit status 3\n"},
+		"no arguments":               {nil, 2, "usage: manual PROGRAM CONFIGURATION.MD DATE VERSION DIRECTORY\n"},
+		"no configuration.md":        {[]string{program(t, helps), "/no/such.md", "", "", dir}, 1, "manual: open /no/such.md: no such file or directory\n"},
+		"no program":                 {[]string{"/no/such", "x", "", "", dir}, 1, "manual: /no/such --help: fork/exec /no/such: no such file or directory\n"},
+		"no directory":               {[]string{program(t, helps), "x", "", "", "/no/such"}, 1, "manual: open /no/such/hostpath-provisioner-check.8: no such file or directory\n"},
+		"a command has not any help": {[]string{broken, "x", "", "", dir}, 1, "manual: " + broken + " check --help: exit status 3\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			if code := run(test.args, &stdout, &stderr); code != test.code || stderr.String() != test.want {
+			var stderr bytes.Buffer
+			if code := run(test.args, &stderr); code != test.code || stderr.String() != test.want {
 				t.Errorf("exit %d, %q, want %d, %q", code, stderr.String(), test.code, test.want)
 			}
 		})

@@ -73,7 +73,7 @@ func install(e *environment) {
 			e.Fatalf("%s is %s", unit, got)
 		}
 	}
-	e.sh("getent passwd hostpath-provisioner && test -s /usr/share/man/man8/hostpath-provisioner.8.gz && hostpath-provisioner version")
+	e.sh("getent passwd hostpath-provisioner && test -s /usr/share/man/man8/hostpath-provisioner.8.gz && test -s /usr/share/man/man8/hostpath-provisioner-check.8.gz && hostpath-provisioner version")
 	out := e.sh("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-mountpoint.socket hostpath-provisioner-csi.service hostpath-provisioner-csi.socket 2>&1 | grep hostpath || true")
 	if out != "" {
 		e.Fatalf("systemd-analyze verify: %s", out)
