@@ -90,7 +90,6 @@ type Keeper struct {
 	news string // of the state that was written last
 	// written is when that was, and next when it is renewed, by Clock.
 	written, next time.Duration
-	tried         bool  // to create it
 	seen          Lease // another host's, as it was read last
 	since         time.Duration
 }
@@ -156,7 +155,7 @@ func (k *Keeper) turn(ctx context.Context, needed bool, text, news string) (
 		return min(due, Pace), false, nil
 	}
 	lease := k.held
-	if lease == nil && (needed || k.tried) {
+	if lease == nil {
 		there, err := k.API.ReadNodeLease(ctx)
 		if err != nil {
 			wait, err = k.failed(err)
@@ -170,7 +169,6 @@ func (k *Keeper) turn(ctx context.Context, needed bool, text, news string) (
 	if lease == nil {
 		lease = &Lease{}
 	}
-	k.tried = true
 	lease.Holder, lease.States = k.Identity, k.states(*lease, text)
 	now, err := k.API.WriteNodeLease(ctx, *lease)
 	k.held = now
