@@ -157,12 +157,21 @@ $(BUILD)/d2: test/pictures/d2/go.mod test/pictures/d2/go.sum
 	@echo "building D2, which draws diagrams"
 	@cd test/pictures/d2 && $(GO) build $(GOFLAGS) -o $(abspath $@) oss.terrastruct.com/d2
 
+.PHONY: recording
+recording: deps build $(BUILD)/prove $(BUILD)/controlplane ## what make demo prints, kept and drawn for the README
+	@$(GO) run $(GOFLAGS) ./test/pictures record $(abspath $(BUILD)/prove)
+
 pictures: $(BUILD)/d2 ## those of the pages: from what make bench and make bench-scale measured, and the texts in docs/pictures
 	@$(GO) run $(GOFLAGS) ./test/pictures $(abspath $(BUILD)/d2)
 
 .PHONY: site
 site: ## the pages as a static site with search that works offline, in $(BUILD)/site
 	@BUILD=$(abspath $(BUILD)) VERSION='$(VERSION)' sh docs/site/build.sh
+
+.PHONY: test-site
+test-site: ## and read in chromium: each page, link, anchor and picture, and the search
+	@sh test/deps.sh chromium
+	@BUILD=$(abspath $(BUILD)) VERSION='$(VERSION)' sh docs/site/build.sh browser
 
 test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshotter ## real kubelets and pods on two nodes
 	@sh test/nodes/run.sh
@@ -244,14 +253,18 @@ $(BUILD)/cyclonedx-gomod: packaging/cyclonedx/go.mod packaging/cyclonedx/go.sum
 	@echo "building cyclonedx-gomod"
 	@cd packaging/cyclonedx && $(GO) build $(GOFLAGS) -o $(abspath $@) github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
+$(BUILD)/krew: packaging/krew/go.mod packaging/krew/go.sum # and krew, which installs plugins of kubectl
+	@mkdir -p $(BUILD)
+	@cd packaging/krew && $(GO) build $(GOFLAGS) -o $(abspath $@) sigs.k8s.io/krew/cmd/krew
+
 WITH = VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm CYCLONEDX=$(BUILD)/cyclonedx-gomod
 .PHONY: release
-release: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## packages, archives, bills of modules and checksums, in $(BUILD)/release; KEY= signs
-	@$(WITH) KEY='$(KEY)' OUT=$(BUILD)/release sh packaging/release.sh
+release: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## packages, archives, bills of modules, krew's manifest and checksums, in $(BUILD)/release; KEY= signs
+	@$(WITH) KEY='$(KEY)' URL='$(URL)' OUT=$(BUILD)/release sh packaging/release.sh
 
 .PHONY: check-release
-check-release: deps-systemd $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## lintian, rpmlint, and a second build of a release that has to make the same bytes
-	@$(WITH) sh packaging/check.sh
+check-release: deps-systemd $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod $(BUILD)/krew ## lintian, rpmlint, krew, and a second build of a release that has to make the same bytes
+	@$(WITH) KREW=$(abspath $(BUILD)/krew) sh packaging/check.sh
 
 # REPOSITORY is kept, and every release added to it.
 REPOSITORY ?= $(BUILD)/repository
