@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds what a release is, here and from a copy of the sources elsewhere with nothing from a build cache: both have
-# the same bytes. lintian and rpmlint have nothing left to say about the packages.
+# the same bytes. lintian and rpmlint have nothing left to say about the packages, and krew installs the plugin.
 #
-# Wants what release.sh wants.
+# Wants what release.sh wants, and KREW.
 set -eu
 cd "$(dirname "$0")/.."
 NFPM=$(realpath "${NFPM:?}")
@@ -24,6 +24,11 @@ for rpm in "$work"/here/*.rpm; do
 	fi
 done
 echo "lintian and rpmlint: nothing to say"
+
+KREW_ROOT=$work/krew "${KREW:?}" install --manifest="$work/here/hostpath.yaml" \
+	--archive="$(ls "$work"/here/*-linux-"$(go env GOARCH)".tar.gz)" >/dev/null 2>&1
+"$work/krew/bin/kubectl-hostpath" why --help | grep 'kubectl hostpath why \['
+echo "krew: installed the plugin"
 
 mkdir "$work/elsewhere"
 (

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes in OUT what a release is: packages, archives and bills of modules of each architecture, and SHA256SUMS.
+# Makes in OUT what a release is: packages, archives and bills of modules of each architecture, krew's manifest of the
+# plugin, and SHA256SUMS.
 #
-# Wants what build.sh wants, and CYCLONEDX. With KEY, the fingerprint of a key that gpg has, the .rpm and SHA256SUMS are
+# Wants what build.sh wants, and CYCLONEDX. URL is where the archives will be. With KEY, the fingerprint of a key that gpg has, the .rpm and SHA256SUMS are
 # signed. What is signed differs from one build to the next, and nothing else does.
 set -eu
 cd "$(dirname "$0")/.."
@@ -24,6 +25,38 @@ sh packaging/build.sh >/dev/null
 if [ -n "${KEY:-}" ]; then
 	rpmsign -D "_gpg_name $KEY" -D "__gpg $(command -v gpg)" --addsign "$OUT"/*.rpm >/dev/null
 fi
+
+# plugin prints the manifest by which krew installs kubectl-hostpath (krew.sigs.k8s.io, "Writing Krew plugin manifests").
+plugin() {
+	cat <<END
+apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: hostpath
+spec:
+  version: $VERSION
+  homepage: https://github.com/hostpath-provisioner/hostpath-provisioner
+  shortDescription: Show pools and volumes of hostpath-provisioner
+  description: |
+    Shows the nodes, pools, volumes and snapshots of hostpath-provisioner, says what a pod,
+    claim, volume or snapshot waits for, and removes what is left of a node that does not
+    come back. It asks the API server alone, with your rights.
+  platforms:
+END
+	for archive in "$OUT"/*-linux-*.tar.gz; do
+		arch=${archive##*-linux-}
+		cat <<END
+  - selector: {matchLabels: {os: linux, arch: ${arch%.tar.gz}}}
+    uri: ${URL:-https://github.com/hostpath-provisioner/hostpath-provisioner/releases/download/$VERSION}/${archive##*/}
+    sha256: $(sha256sum "$archive" | cut -d ' ' -f 1)
+    files:
+    - {from: "*/hostpath-provisioner", to: .}
+    - {from: "*/LICENSE", to: .}
+    bin: hostpath-provisioner
+END
+	done
+}
+plugin >"$OUT/hostpath.yaml"
 (cd "$OUT" && sha256sum -- * >SHA256SUMS.new && mv SHA256SUMS.new SHA256SUMS)
 if [ -n "${KEY:-}" ]; then
 	gpg --batch --local-user "$KEY" --armor --detach-sign "$OUT/SHA256SUMS"
