@@ -22,6 +22,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -105,13 +106,27 @@ func TestCheckCluster(t *testing.T) {
 			w := &world{t, w.Cluster, w.ctx, w.admin, w.a}
 			mend := one.breaks(w, d)
 			w.until(d, one.check, one.reason)
-			if one.reason == "PodsUnread" {
+			switch one.reason {
+			case "PodsUnread":
 				w.enrollsWithoutPods(d)
+			case "PoolNotListed":
+				w.shows(d)
 			}
 			mend()
 		})
 	}
 	w.well(d)
+}
+
+// shows: security.md has what the check says of a pool that is not listed.
+func (w *world) shows(d *rig.Daemon) {
+	w.Helper()
+	out, code := d.Call("check", "--cluster")
+	said := strings.NewReplacer("/srv/fast of pool fast", "/srv/bulk of pool bulk", "host-of-", "").Replace(out)
+	err := pages.Open(rig.Root()).Sample(said, "security.md", "What is in force, told by the node", 0)
+	if code != 1 || err != nil {
+		w.Errorf("exit code %d: %v", code, err)
+	}
 }
 
 // enrollsWithoutPods: manifests without the right to read pods do for a node to be enrolled.

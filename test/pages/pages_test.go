@@ -4,10 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
-const page = "# A page\n\n```sh\nfirst\n```\n\n## One\n\n```sh\n## two\nsecond\n```\n\n```yaml\nkind: Pod\n```\n\n```sh\nthird\n```\n\n## Two\n\nNothing.\n"
+const page = "# A page\n\n```sh\nfirst\n```\n\n## One\n\n```sh\n## two\nsecond\n```\n\n```yaml\nkind: Pod\n```\n\n```sh\nthird\n```\n\n## Two\n\n```text\nfast   427 MiB\nhint: call ...\n```\n"
 
 func open(t *testing.T) *Pages {
 	t.Helper()
@@ -65,5 +66,35 @@ func TestTakeNothing(t *testing.T) {
 		if got, err := p.Take(c.page, c.heading, c.language, c.numbers...); err == nil {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// What differs from one machine to another is no difference, and another word is one.
+func TestComparable(t *testing.T) {
+	sample := "hostpath-provisioner v0.2.0, pid 10347, ready as of 0s ago\n\nPOOL  FREE\n" +
+		"fast  427 MiB of 487 MiB\npvc-868797d1-8b46-48eb-8be3-96ec25281b88  default/data\n"
+	said := "hostpath-provisioner v0.2.0-dev.9+gabc, pid 7, ready as of 12s ago\n\nPOOL    FREE \n" +
+		"fast    1.5 GiB of 2 GiB\npvc-00000000-8b46-48eb-8be3-96ec25281b88   default/data\n\n"
+	if Comparable(said) != Comparable(sample) {
+		t.Errorf("%q and %q differ", Comparable(said), Comparable(sample))
+	}
+	if other := strings.Replace(said, "ready", "not ready", 1); Comparable(other) == Comparable(sample) {
+		t.Error("another word is no difference")
+	}
+}
+
+// A sample is compared with the end of what was said; a line may be cut off by an ellipsis alone.
+func TestSample(t *testing.T) {
+	p := open(t)
+	for said, want := range map[string]bool{
+		"first\nfast 7 GiB\nhint: call it again": true, "fast 7 GiB\nhint: call us": true,
+		"fast 7 GiB\nhint: do": false, "slow 7 GiB\nhint: call it": false, "hint: call it": false, "": false,
+	} {
+		if err := p.Sample(said, "page.md", "Two", 0); (err == nil) != want {
+			t.Errorf("%q: %v", said, err)
+		}
+	}
+	if p.Sample("", "page.md", "One", 0) == nil {
+		t.Error("a sample that is not there")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 )
@@ -62,30 +61,7 @@ func (e *environment) text(page, heading, language string) string {
 
 // sample wants what was said to end as the sample of a page does, apart from numbers and widths.
 func (e *environment) sample(said, page, heading string, number int) {
-	blocks, err := e.pages.Take(page, heading, "text", number)
-	e.Must(err, "the documentation")
-	if want := comparable(blocks[0].Text); !strings.HasSuffix("\n"+comparable(said), "\n"+want) {
-		e.Fatalf("%s shows\n%s\nand what was said ends otherwise:\n%s", blocks[0], want, comparable(said))
-	}
-}
-
-var (
-	blanks   = regexp.MustCompile(` +`)
-	versions = regexp.MustCompile(`\bv[0-9]+\.[0-9]+\.[0-9]+[^ ,]*`)
-	uids     = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
-	numbers  = regexp.MustCompile(`[0-9]+(\.[0-9]+)?|\b([KMG]i)?B\b`)
-)
-
-// comparable is a text without what differs from one machine to another.
-func comparable(text string) string {
-	for _, of := range []*regexp.Regexp{versions, uids, numbers} {
-		text = of.ReplaceAllString(text, "#")
-	}
-	var lines []string
-	for line := range strings.Lines(strings.TrimSpace(text)) {
-		lines = append(lines, strings.TrimSpace(blanks.ReplaceAllString(line, " ")))
-	}
-	return strings.Join(lines, "\n")
+	e.Must(e.pages.Sample(said, page, heading, number), "the documentation")
 }
 
 // It fails when a page gets a command that no step runs.
