@@ -28,7 +28,8 @@ func (e *environment) product(manifests ...string) {
 	e.docs("first-claim.md", "2. The disk", "/dev/sdb", disk)
 	e.put("/etc/hostpath-provisioner/config.toml", e.text("install.md", "Configure", "toml"))
 	e.docs("install.md", "Configure")
-	e.docs("install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", onFile)
+	prepared := e.docs("install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", onFile)
+	e.sample(prepared, "install.md", "Prepare the pool", 0)
 	e.block(0, "first-claim.md", "4. The cluster", manifests...)
 	e.kubeconfig(manifests...)
 	e.block(1, "first-claim.md", "4. The cluster")
@@ -67,9 +68,8 @@ func (e *environment) readme() (directory string) {
 	e.block(1, "README.md", install, "make packages\nrpm -U .build/", "rpm -U --nodeps /shared/")
 	e.put("/etc/hostpath-provisioner/config.toml", e.text("README.md", install, "toml"))
 	e.block(2, "README.md", install)
-	checked := e.block(3, "README.md", install,
+	e.block(3, "README.md", install,
 		"UUID=0a1b2c3d-1111-2222-3333-444455556666 /srv/fast ext4 defaults,nofail", onFile)
-	e.sample(checked, "install.md", "Prepare the pool", 0)
 	e.block(4, "README.md", install)
 	e.block(5, "README.md", install, "admin.conf", "/root/.kube/config")
 	e.block(6, "README.md", install)
