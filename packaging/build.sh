@@ -92,8 +92,10 @@ for ARCH in $ARCHES; do
 	mv "$work/$ARCH/root/changelog.yaml" "$work/$ARCH/"
 	program "$ARCH" "$work/$ARCH/root/usr/bin/hostpath-provisioner"
 	cp packaging/nfpm.yaml "$work/$ARCH/nfpm.yaml"
-	(cd "$work/$ARCH/root/doc" && find . -name '*.md' -printf '%P\n') | sort |
-		sed 's,.*,  - {src: root/doc/&\, dst: /usr/share/doc/hostpath-provisioner/&\, type: doc\, file_info: {mode: 0644}\, packager: rpm},' >"$work/docs.yaml"
+	# nfpm knows no patterns of rpm's documents.
+	(cd "$work/$ARCH/root" && find doc -name '*.md' && find man -name '*.8.gz') | sort | sed \
+		-e 's,^doc/\(.*\),  - {src: root/doc/\1\, dst: /usr/share/doc/hostpath-provisioner/\1\, type: doc\, file_info: {mode: 0644}\, packager: rpm},' \
+		-e 's,^man/\(.*\),  - {src: root/man/\1\, dst: /usr/share/man/man8/\1\, type: doc\, file_info: {mode: 0644}\, packager: rpm},' >"$work/docs.yaml"
 	sed -i "/^contents:/r $work/docs.yaml" "$work/$ARCH/nfpm.yaml"
 	if [ ! -e "$common/selinux/selinux-module" ]; then
 		sed -i '/selinux/d' "$work/$ARCH/nfpm.yaml"
