@@ -81,11 +81,11 @@ HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
 	@$(RERUN) $(GOFLAGS) $(PURE) && pure=passed; \
-		$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -p 3 $(HOST) && [ "$$pure" ]
+		$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -p 4 $(HOST) && [ "$$pure" ]
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -parallel 6 ./test/e2e ./test/everynode
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -parallel 8 ./test/e2e ./test/everynode
 
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
 # The worlds of test/model are explored by its tests, in unit.
@@ -216,8 +216,8 @@ test-model: build $(BUILD)/prove ## every order of events in small worlds, as de
 	@$(BUILD)/prove model $(MODELFLAGS)
 
 .PHONY: test-worlds
-test-worlds: build ## each world of the model as far as its test says, of which make test explores the beginning
-	@HOSTPATH_WORLDS=whole $(GO) test $(GOFLAGS) -count=1 -timeout 60m -skip '^(TestReal|TestServer|TestFilesystems)' ./test/model
+test-worlds: build $(BUILD)/controlplane ## each world of the model as far as its test says, of which make test explores the beginning, and every order that is kept
+	@HOSTPATH_WORLDS=whole $(GO) test $(GOFLAGS) -count=1 -timeout 60m -skip '^(TestServer|TestFilesystems)' ./test/model
 
 # MODELFLAGS: -for 10m, -seed N for the first order's, -worlds every.
 .PHONY: test-model-real
