@@ -96,8 +96,7 @@ func enroll(e *environment) {
 	const kubeconfig = "/etc/hostpath-provisioner/kubeconfig"
 	e.sh("systemctl stop " + service + "; mv " + kubeconfig + " /root/away")
 	const heading = "A kubeconfig by one command"
-	enrolled := e.block(0, "install.md", heading, "admin.conf", "/root/.kube/config")
-	e.sample(strings.ReplaceAll(enrolled, "node "+node, "node node-a"), "install.md", heading, 0)
+	e.says(e.block(0, "install.md", heading, "admin.conf", "/root/.kube/config"), "node "+node+" is enrolled until ", "it has every right that it needs")
 	e.is("stat -c '%a %U' "+kubeconfig, "600 root")
 	e.sh("systemctl start " + service)
 	e.status("2 of 2 pools open")
