@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -30,13 +31,14 @@ type backups struct {
 // docs/backups.md: each recipe, on volumes of a daemon. A claim is backed up and lost, and a new
 // one has all of it; so has one from a snapshot. A slip stops, and changes nothing.
 func TestBackupsPage(t *testing.T) {
-	for _, program := range []string{"restic", "borg"} {
+	for program, sources := range map[string][2]string{"restic": {"local", "hostPath"}, "borg": {"csi", "local"}} {
 		t.Run(program, func(t *testing.T) {
 			w := newEnvironment(t)
 			s := w.snapshots()
 			h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `snapshots = "live"`).run()
 			b := h.backups(program)
-			class := w.Class("c", immediate)
+			w.driver()
+			class := w.Class("c", immediate, fixture.Parameters("source", sources[0]))
 			w.claim("data", class, "100Mi")
 			pv := w.Bound("data")
 			dir := filepath.Join(h.mount, pv.Name)
@@ -49,6 +51,7 @@ func TestBackupsPage(t *testing.T) {
 			b.stops(b.block(1)) // no such claim
 			b.stops(b.block(2)) // no claim to restore into
 			b.restores(class, want)
+			class = w.Class("other", immediate, fixture.Parameters("source", sources[1]))
 
 			ofSnapshot := b.tree(filepath.Join(h.mount, b.snapshot()))
 			b.follow(b.snapshotted())
