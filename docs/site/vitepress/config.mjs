@@ -45,6 +45,7 @@ export default defineConfig({
       { text: 'Run', items: [
         page('Operation', 'operation'),
         page('Bad days', 'bad-days'),
+        page('Backups', 'backups'),
         page('Alerts', 'operation#alerts'),
         page('Security', 'security'),
         page('SELinux', 'selinux'),
