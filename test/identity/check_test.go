@@ -88,12 +88,16 @@ func (w *world) well(d *rig.Daemon) {
 func TestCheckCluster(t *testing.T) {
 	w := newWorld(t)
 	d := w.enrolls("node-a")
-	if out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, out)
+	out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig())
+	said := strings.NewReplacer(d.Path("etc"), "/etc/hostpath-provisioner",
+		d.Path("state"), "/var/lib/hostpath-provisioner/state").Replace(out)
+	err := pages.Open(rig.Root()).Sample(said, "install.md", "A kubeconfig by one command", 0)
+	if code != 0 || err != nil {
+		t.Fatalf("exit code %d: %v", code, err)
 	}
 	claim := cluster.Claim("default", "", "none", "1Mi")
 	claim.GenerateName = "checked-"
-	_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(w.ctx, claim,
+	_, err = w.admin.CoreV1().PersistentVolumeClaims("default").Create(w.ctx, claim,
 		metav1.CreateOptions{})
 	w.must(err)
 	w.well(d)

@@ -71,8 +71,7 @@ func (e *environment) readme() (directory string) {
 	e.block(3, "README.md", install,
 		"UUID=0a1b2c3d-1111-2222-3333-444455556666 /srv/fast ext4 defaults,nofail", onFile)
 	e.block(4, "README.md", install)
-	enrolled := e.block(5, "README.md", install, "admin.conf", "/root/.kube/config")
-	e.sample(enrolled, "install.md", "A kubeconfig by one command", 0)
+	e.block(5, "README.md", install, "admin.conf", "/root/.kube/config")
 	e.block(6, "README.md", install)
 	e.eventually("hostpath-provisioner status", " for new ones")
 	e.sample(e.sh("hostpath-provisioner status"), "install.md", "Start", 0)
