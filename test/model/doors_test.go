@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 )
 
@@ -320,10 +321,12 @@ func (on *machine) namedClaim(r *http.Request) string {
 const takesLease = "takes the lease"
 
 // namedLease is the name of a request about a lease or a tombstone, which is one, too. That a
-// daemon renews its term is no step.
+// daemon renews its term is no step, nor is what it does about the lease of its node.
 func (on *machine) namedLease(r *http.Request) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, leasesPath), "/")
 	switch {
+	case strings.HasPrefix(name, presence.Name("")):
+		return ""
 	case r.Method == http.MethodGet && killer.VolumeName.MatchString(name):
 		return op{kind: readTomb}.verb() + " " + name
 	case r.Method == http.MethodGet && name != "":
@@ -339,7 +342,7 @@ func (on *machine) namedLease(r *http.Request) string {
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body(r), nil, nil)
 	l, is := object.(*coordinationv1.Lease)
 	switch {
-	case err != nil || !is:
+	case err != nil || !is || strings.HasPrefix(l.Name, presence.Name("")):
 		return ""
 	case killer.VolumeName.MatchString(l.Name):
 		return op{kind: writeTomb}.verb() + " " + l.Name
