@@ -125,6 +125,26 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// Each line of guarantees.md leads to its proofs, and each group of proofs has such a line.
+func TestGuaranteesLeadToProofs(t *testing.T) {
+	page, _, cut := strings.Cut(read(t, "guarantees.md"), "## What is not promised yet")
+	_, proofs, begins := strings.Cut(read(t, "dev/proofs.md"), "\n## What holds\n")
+	proofs, _, ends := strings.Cut(proofs, "\n## ")
+	if !cut || !begins || !ends {
+		t.Fatal("guarantees.md or dev/proofs.md has other headings")
+	}
+	for line := range strings.SplitSeq(page, "\n- ") {
+		if promise := strings.Fields(line); promise[0] != "#" && !strings.Contains(line, "](dev/proofs.md#") {
+			t.Errorf("guarantees.md: no proof of: %.60s", line)
+		}
+	}
+	for _, group := range anchors(proofs) {
+		if !strings.Contains(page, "](dev/proofs.md#"+group+")") {
+			t.Errorf("guarantees.md: no line leads to dev/proofs.md#%s", group)
+		}
+	}
+}
+
 // anchors are what a forge makes of headings.
 func anchors(text string) []string {
 	var all []string

@@ -54,11 +54,15 @@ mkdir -p "$common/units" "$common/share" "$common/man" "$common/completions" "$c
 native=$work/native
 program "$(go env GOHOSTARCH)" "$native"
 cp systemd/*.service systemd/*.socket "$common/units/"
-mkdir -p "$common/doc/docs" "$common/presets"
+mkdir -p "$common/doc/docs/pictures" "$common/doc/docs/measured" "$common/presets"
 cp systemd/*.preset "$common/presets/"
 cp systemd/hostpath-provisioner-generator systemd/hostpath-provisioner-mountpoint systemd/hostpath-provisioner-csi-node "$common/"
 cp README.md CHANGELOG.md "$common/doc/"
 cp docs/*.md "$common/doc/docs/"
+cp docs/pictures/*.svg "$common/doc/docs/pictures/"
+cp docs/measured/*.svg "$common/doc/docs/measured/"
+# What is for those who change or audit it stays in the sources.
+sed -zEi 's/\[([^]]*)\]\((docs\/)?dev\/[^)]*\)/\1/g' "$common"/doc/*.md "$common"/doc/docs/*.md
 cp packaging/sysusers.conf packaging/copyright LICENSE "$common/"
 cp "${EXAMPLE:-packaging/config.toml}" "$common/config.toml"
 cp packaging/scripts/*.sh "$common/scripts/"
@@ -93,7 +97,7 @@ for ARCH in $ARCHES; do
 	program "$ARCH" "$work/$ARCH/root/usr/bin/hostpath-provisioner"
 	cp packaging/nfpm.yaml "$work/$ARCH/nfpm.yaml"
 	# nfpm knows no patterns of rpm's documents.
-	(cd "$work/$ARCH/root" && find doc -name '*.md' && find man -name '*.8.gz') | sort | sed \
+	(cd "$work/$ARCH/root" && find doc -type f && find man -name '*.8.gz') | sort | sed \
 		-e 's,^doc/\(.*\),  - {src: root/doc/\1\, dst: /usr/share/doc/hostpath-provisioner/\1\, type: doc\, file_info: {mode: 0644}\, packager: rpm},' \
 		-e 's,^man/\(.*\),  - {src: root/man/\1\, dst: /usr/share/man/man8/\1\, type: doc\, file_info: {mode: 0644}\, packager: rpm},' >"$work/docs.yaml"
 	sed -i "/^contents:/r $work/docs.yaml" "$work/$ARCH/nfpm.yaml"

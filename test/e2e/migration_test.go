@@ -215,8 +215,9 @@ func (p *place) programs(there bool) {
 	})
 }
 
-// follow does what a block of commands says: systemctl by the rig, all else for real.
-func (p *place) follow(block string) {
+// follow does what a block of commands says, systemctl by the rig, all else for real, and returns
+// what hostpath-provisioner said.
+func (p *place) follow(block string) (said string) {
 	p.w.Helper()
 	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
 		words := strings.Fields(line)
@@ -228,7 +229,8 @@ func (p *place) follow(block string) {
 			if words[1] == "adopt" && os.Getenv(fixture.Confined) != "" { // as the page says
 				words = append(words, "--kubeconfig", p.kubeconfig)
 			}
-			if out, code := p.Call(words[1:]...); code != 0 {
+			out, code := p.Call(words[1:]...)
+			if said += out; code != 0 {
 				p.w.Fatalf("%s: exit code %d\n%s", strings.TrimSpace(line), code, out)
 			}
 		case line == "systemctl restart hostpath-provisioner\n":
@@ -245,6 +247,7 @@ func (p *place) follow(block string) {
 			p.w.Fatalf("it is not known how to follow: %s", line)
 		}
 	}
+	return said
 }
 
 // sample reads the object in a sample file.

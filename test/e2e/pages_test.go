@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -30,11 +31,17 @@ func documented(t *testing.T, name string) map[string][]string {
 	return all
 }
 
-// docs/single-node.md: its configuration, class and commands, on a directory of this machine's own.
+// docs/install.md has a pool on a directory of the host's own: its configuration, class and commands.
 func TestSingleNodePage(t *testing.T) {
 	w := newEnvironment(t)
-	blocks := documented(t, "single-node.md")
-	r := recipe{title: "single node", toml: blocks["toml"][0], class: strings.Replace(blocks["yaml"][0], "hostpath-provisioner", w.Provisioner, 1)}
+	page := pages.Open(rig.Root())
+	text := func(language string) string {
+		blocks, err := page.Take("install.md", "One node, its own disk", language, 0)
+		w.Must(err)
+		return blocks[0].Text
+	}
+	r := recipe{title: "single node", toml: text("toml"),
+		class: strings.Replace(text("yaml"), "hostpath-provisioner", w.Provisioner, 1)}
 	h := r.site(w, w.Namespace+"-a")
 	w.Must(w.AddNode(w.Ctx, h.node, nil))
 	var class storagev1.StorageClass
@@ -43,7 +50,10 @@ func TestSingleNodePage(t *testing.T) {
 		t.Fatalf("a class of %s", class.Provisioner)
 	}
 	w.classOf(w.Namespace+"-recipe", class.Provisioner, immediate)
-	h.follow(blocks["sh"][0])
+	w.Must(os.Remove(h.mount)) // a machine of the reader's has none
+	said := strings.ReplaceAll(h.follow(text("sh")), h.mount, "/data/volumes")
+	said, _, _ = strings.Cut(said, "\n\nSELinux") // and Landlock
+	w.Must(page.Sample(said, "install.md", "One node, its own disk", 0))
 	w.claim("data", w.Namespace+"-recipe", "1Mi") // names no node: this is the provisioner's only one
 	pv := w.Bound("data")
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || pv.Spec.NodeAffinity == nil {

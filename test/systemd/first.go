@@ -25,30 +25,29 @@ var unconfined = []string{" --pool-path /srv/fast --class fast", ""}
 // product brings the daemon up with the pages' pool.
 func (e *environment) product(manifests ...string) {
 	e.sh("mkdir -p /images; truncate -s 512M " + disk)
-	e.docs("first-claim.md", "2. The disk", "/dev/sdb", disk)
 	e.put("/etc/hostpath-provisioner/config.toml", e.text("install.md", "Configure", "toml"))
-	e.docs("install.md", "Configure")
-	prepared := e.docs("install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", onFile)
+	e.sample(e.docs("install.md", "Configure"), "install.md", "Configure", 0)
+	e.block(0, "install.md", "Prepare the pool", "/dev/sdb", disk)
+	prepared := e.block(1, "install.md", "Prepare the pool", "LABEL=fast /srv/fast ext4 nofail", onFile)
 	e.sample(prepared, "install.md", "Prepare the pool", 0)
-	e.block(0, "first-claim.md", "4. The cluster", manifests...)
-	e.kubeconfig(manifests...)
-	e.block(1, "first-claim.md", "4. The cluster")
-	e.docs("first-claim.md", "5. Start")
+	e.block(0, "install.md", "Prepare the cluster", manifests...)
+	e.kubeconfig()
 	e.says(e.docs("install.md", "Start"), "1 of 1 pool open on node "+node)
 }
 
 // kubeconfig makes the node's by the commands of install.md, and puts it where that does.
-func (e *environment) kubeconfig(manifests ...string) {
+func (e *environment) kubeconfig() {
 	e.eventually("kubectl get configmap kube-root-ca.crt -n "+service+" -o name", "configmap/")
 	e.docs("install.md", "A kubeconfig with kubectl")
-	e.block(0, "install.md", "Prepare the cluster", manifests...)
 	e.block(1, "install.md", "Prepare the cluster")
 }
 
 // first makes the first claim, but for the replaced parts of its file, and returns what was said.
 func (e *environment) first(replace ...string) string {
-	e.put("/first.yaml", strings.NewReplacer(replace...).Replace(e.text("first-claim.md", "6. The claim", "yaml")))
-	return e.docs("first-claim.md", "6. The claim", describe, told+describe)
+	e.put("/first.yaml", strings.NewReplacer(replace...).Replace(e.text("install.md", "The first claim", "yaml")))
+	said := e.docs("install.md", "The first claim", describe, told+describe)
+	e.sample(said, "install.md", "The first claim", 0)
+	return said
 }
 
 // A person is not as fast as the next line: told waits until the claim's event is there, which the

@@ -19,7 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// zero is the story of docs/first-claim.md, whole: kubeadm makes the cluster, on the machine that
+// zero is the story of docs/install.md, whole: kubeadm makes the cluster, on the machine that
 // then gets the package.
 //
 // The programs of Kubernetes are built from its source, unpatched; the images that kubeadm asks for
@@ -32,7 +32,6 @@ var zero = []step{
 	{"the package, and from an empty disk to the first claim by the commands of the pages", zeroClaim},
 	{"the pod runs, and what it wrote is on the disk", pod},
 	{"kubectl delete, and the directory goes", away},
-	{"no command of the page was left out", func(e *environment) { e.allRun([]string{"first-claim.md"}, nil) }},
 }
 
 // programs of Kubernetes, in .build.
@@ -129,7 +128,7 @@ func (e *environment) saveBusybox(name string) error {
 // initialize leaves out one of kubeadm's checks, for what is the machine's: cgroups of version 1,
 // and a kernel without its configuration.
 func initialize(e *environment) {
-	said := e.docs("first-claim.md", "1. Kubernetes", "kubeadm init ", "kubeadm init --ignore-preflight-errors=SystemVerification ")
+	said := e.docs("install.md", "A cluster on one machine", "kubeadm init ", "kubeadm init --ignore-preflight-errors=SystemVerification ")
 	e.says(said, "Your Kubernetes control-plane has initialized successfully!", "node/"+node+" untainted")
 	e.m.environment = append(e.m.environment, "KUBECONFIG=/etc/kubernetes/admin.conf") // as it is exported there
 	e.sh("kubectl wait --for=condition=Ready --timeout=2m node/" + node)
@@ -142,7 +141,7 @@ func zeroClaim(e *environment) {
 }
 
 func pod(e *environment) {
-	lines := strings.Split(strings.TrimSpace(e.docs("first-claim.md", "7. The pod")), "\n")
+	lines := strings.Split(strings.TrimSpace(e.docs("install.md", "The pod")), "\n")
 	if n := len(lines); n != 3 || lines[1] != lines[2] {
 		e.Fatalf("the pod and the disk say %q", lines)
 	}
@@ -150,7 +149,7 @@ func pod(e *environment) {
 
 // It fails with the class hostpath-provisioner-retain in the page's file.
 func away(e *environment) {
-	e.docs("first-claim.md", "8. And away")
+	e.docs("install.md", "And away")
 	e.noVolumes()
 	e.eventually("ls -A /srv/fast /srv/fast/.hostpath-provisioner/trash | tr '\\n' ' '", "/srv/fast: .hostpath-provisioner lost+found  /srv/fast/.hostpath-provisioner/trash: ")
 }

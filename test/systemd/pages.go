@@ -14,16 +14,18 @@ import (
 var runElsewhere = map[string]string{
 	"install.md, Build the packages": "make, before this begins",
 	"install.md, From a repository":  "make test-repository",
-	"first-claim.md, 1. Kubernetes":  "make test-kubeadm",
-	"first-claim.md, 7. The pod":     "make test-kubeadm: no kubelet is here",
-	"README.md, Two commands":        "users who try this project",
-	"README.md, From a repository":   "make test-repository",
+	"install.md, The pod":            "make test-kubeadm: no kubelet is here",
+
+	"install.md, A cluster on one machine": "make test-kubeadm",
+	"install.md, One node, its own disk":   "TestSingleNodePage",
+	"README.md, Two commands":              "users who try this project",
+	"README.md, From a repository":         "make test-repository",
 
 	"uninstall.md, A PersistentVolume that is left": "otherPages, on another volume",
 }
 
 // accounted are the pages whose commands are all run.
-var accounted = []string{"install.md", "first-claim.md", "upgrade.md", "uninstall.md", "README.md", "csi.md", "snapshots.md"}
+var accounted = []string{"install.md", "upgrade.md", "uninstall.md", "README.md", "csi.md", "snapshots.md"}
 
 // docs runs the commands under a heading of a document, as they stand there but for the replaced
 // parts.

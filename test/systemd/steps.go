@@ -86,7 +86,7 @@ func install(e *environment) {
 func firstClaim(e *environment) {
 	e.product(unconfined...)
 	e.says(e.first(), "Bound", "ProvisioningSucceeded", "default/first")
-	e.docs("first-claim.md", "8. And away", "kubectl delete", "kubectl delete --force --grace-period=0") // no kubelet is here
+	e.docs("install.md", "And away", "kubectl delete", "kubectl delete --force --grace-period=0") // no kubelet is here
 	e.noVolumes()
 	e.is("ls -A /srv/fast", ".hostpath-provisioner\nlost+found")
 }

@@ -29,8 +29,6 @@ export default defineConfig({
       { text: 'Start', items: [
         { text: 'What it is', link: '/' },
         page('Install', 'install'),
-        page('From zero to the first claim', 'first-claim'),
-        page('One node, its own disk', 'single-node'),
       ] },
       { text: 'Use', items: [
         page('Which node a volume is on', 'nodes'),
