@@ -54,13 +54,12 @@ mkdir -p "$common/units" "$common/share" "$common/man" "$common/completions" "$c
 native=$work/native
 program "$(go env GOHOSTARCH)" "$native"
 cp systemd/*.service systemd/*.socket "$common/units/"
-mkdir -p "$common/doc/docs/pictures" "$common/doc/docs/measured" "$common/presets"
+mkdir -p "$common/doc/docs/pictures" "$common/presets"
 cp systemd/*.preset "$common/presets/"
 cp systemd/hostpath-provisioner-generator systemd/hostpath-provisioner-mountpoint systemd/hostpath-provisioner-csi-node "$common/"
 cp README.md CHANGELOG.md "$common/doc/"
 cp docs/*.md "$common/doc/docs/"
 cp docs/pictures/*.svg "$common/doc/docs/pictures/"
-cp docs/measured/*.svg "$common/doc/docs/measured/"
 # What is for those who change or audit it stays in the sources.
 sed -zEi 's/\[([^]]*)\]\((docs\/)?dev\/[^)]*\)/\1/g' "$common"/doc/*.md "$common"/doc/docs/*.md
 cp packaging/sysusers.conf packaging/copyright LICENSE "$common/"

@@ -23,7 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// recipe is one section of docs/migration.md: the blocks that an operator copies.
+// recipe is one page of docs/from-*.md: the blocks that an operator copies.
 type recipe struct{ title, toml, class, forward, back string }
 
 var block = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
@@ -33,18 +33,22 @@ var kinds = []string{"toml", "yaml", "sh", "sh"}
 
 func recipes(t *testing.T) []recipe {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "migration.md"))
+	files, err := filepath.Glob(filepath.Join(rig.Root(), "docs", "from-*.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []recipe
-	for _, section := range strings.Split(string(text), "\n## From ")[1:] {
-		section, _, _ = strings.Cut(section, "\n## ")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
 		r := recipe{}
-		r.title, _, _ = strings.Cut(section, "\n")
+		first, page, _ := strings.Cut(string(text), "\n")
+		r.title = strings.TrimPrefix(first, "# From ")
 		into := []*string{&r.toml, &r.class, &r.forward, &r.back}
 		i := 0
-		for _, m := range block.FindAllStringSubmatch(section, -1) {
+		for _, m := range block.FindAllStringSubmatch(page, -1) {
 			if m[1] == "text" {
 				continue
 			}

@@ -13,15 +13,15 @@ import (
 
 const measured = "../../docs/measured"
 
-// The README shows each picture, and each is drawn from the measurements that are kept beside it.
-func TestPicturesOfTheReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+// A page shows each picture, and each is drawn from the measurements that are kept beside it.
+func TestPicturesAreShown(t *testing.T) {
+	page, err := os.ReadFile("../../docs/dev/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range pictures {
-		if !strings.Contains(string(readme), "](docs/measured/"+p.file+")") {
-			t.Errorf("README.md does not show %s", p.file)
+		if !strings.Contains(string(page), "](../measured/"+p.file+")") {
+			t.Errorf("performance.md does not show %s", p.file)
 		}
 		want, err := p.draw(measured)
 		if err != nil {

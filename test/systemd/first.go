@@ -63,15 +63,12 @@ const (
 func (e *environment) readme() (directory string) {
 	const install = "Install on a node"
 	e.unmount()
-	e.sh("sed -i '/ \\/srv\\/fast /d' /etc/fstab; kubectl delete storageclass fast")
+	e.sh("sed -i '/ \\/srv\\/fast /d' /etc/fstab")
 	e.block(1, "README.md", install, "make packages\nrpm -U .build/", "rpm -U --nodeps /shared/")
 	e.put("/etc/hostpath-provisioner/config.toml", e.text("README.md", install, "toml"))
-	e.block(2, "README.md", install)
-	e.block(3, "README.md", install,
+	e.block(2, "README.md", install,
 		"UUID=0a1b2c3d-1111-2222-3333-444455556666 /srv/fast ext4 defaults,nofail", onFile)
-	e.block(4, "README.md", install)
-	e.block(5, "README.md", install, "admin.conf", "/root/.kube/config")
-	e.block(6, "README.md", install)
+	e.block(3, "README.md", install, "admin.conf", "/root/.kube/config")
 	e.eventually("hostpath-provisioner status", " for new ones")
 	e.sample(e.sh("hostpath-provisioner status"), "install.md", "Start", 0)
 	e.put("/first.yaml", e.text("README.md", "First claim", "yaml"))
@@ -88,7 +85,7 @@ func (e *environment) noVolumes() {
 }
 
 // others are the pages of which only kubectl's commands are run here, against objects that bear the
-// names in them. Those of migration.md are run by TestMigrationRecipes (test/e2e), with each
+// names in them. Those of from-*.md are run by TestMigrationRecipes (test/e2e), with each
 // system's own objects.
 var others = []string{"operation.md", "uninstall.md", "every-node.md", "shared.md", "troubleshooting.md"}
 

@@ -28,7 +28,7 @@ export default defineConfig({
     sidebar: [
       { text: 'Start', items: [
         { text: 'What it is', link: '/' },
-        page('Install', 'install'),
+        page('Install, and a first claim', 'install'),
       ] },
       { text: 'Use', items: [
         page('Which node a volume is on', 'nodes'),
@@ -39,6 +39,13 @@ export default defineConfig({
         page('A directory on each node', 'every-node'),
         page('Source csi', 'csi'),
         page('Migration', 'migration'),
+        page('From torchbox', 'from-torchbox'),
+        page('From MaZderMind', 'from-mazdermind'),
+        page('From kubevirt', 'from-kubevirt'),
+        page('From kubevirt\'s CSI driver', 'from-kubevirt-csi'),
+        page('From kubeboost', 'from-kubeboost'),
+        page('From microk8s', 'from-microk8s'),
+        page('From rancher and k3s', 'from-rancher'),
       ] },
       { text: 'Run', items: [
         page('Operation', 'operation'),
