@@ -11,7 +11,7 @@ import (
 
 // holders are the tests that compare a sample with what the program says.
 var holders = []string{
-	"test/systemd/*.go", "test/identity/check_test.go", "test/e2e/pages_test.go", "cmd/hostpath-provisioner/samples_test.go",
+	"test/systemd/*.go", "test/identity/check_test.go", "test/e2e/*.go", "cmd/hostpath-provisioner/samples_test.go",
 }
 
 // Every sample that a user's page shows is compared by a test: Sample, or a caller of it, is called

@@ -296,7 +296,10 @@ func TestForgetNodeClaims(t *testing.T) {
 	other := b.made("other", class)
 	w.pod("waits", []string{a.node}, "loose")
 	a.loses()
-	if out, code := b.Call(k.forgets(a)...); code != 0 {
+	out, code := b.Call(append(k.forgets(a), "--claims", "--dry-run")...)
+	out = strings.Replace(out, "/data-set-0", "/data", 1)
+	w.shows(out, a.node, "node-c", "bad-days.md", "A node is dead, and its disk")
+	if out, code = b.Call(k.forgets(a)...); code != 0 {
 		t.Fatal(out)
 	}
 	w.lost("loose")

@@ -207,11 +207,13 @@ func TestImportSecondDisk(t *testing.T) {
 	hosttest.Unmount(t, b.mount)
 	b.plugs(a.image)
 	args := []string{"import", "fast", "--from-node", a.node}
-	if out, code := b.Call(args...); code != 0 {
+	out, code := b.Call(args...)
+	if code != 0 {
 		t.Fatal(out)
 	}
+	w.shows(out, a.node, "node-a", "bad-days.md", "A node is dead, its disk is not")
 	pv, marker := b.follows("data"), c.marker(c.ours("pool.json"))
-	out, code := c.Call(args...)
+	out, code = c.Call(args...)
 	want := "is on node " + b.node + " by now, which has another disk with the same records"
 	if code != 1 || !strings.Contains(out, want) ||
 		!reflect.DeepEqual(c.marker(c.ours("pool.json")), marker) {

@@ -98,3 +98,10 @@ func TestNodesPage(t *testing.T) {
 	h.wantTree(pool.Of(pv.Name)...)
 	other.wantTree()
 }
+
+// shows wants what was said of a node, which has a name on the page, to end as its sample does.
+func (w *environment) shows(said, node, name, page, heading string) {
+	w.Helper()
+	said = strings.NewReplacer(w.Namespace+"/", "default/", node, name).Replace(said)
+	w.Must(pages.Open(rig.Root()).Sample(said, page, heading, 0))
+}

@@ -32,7 +32,9 @@ func (e *environment) product(manifests ...string) {
 	e.sample(prepared, "install.md", "Prepare the pool", 0)
 	e.block(0, "install.md", "Prepare the cluster", manifests...)
 	e.kubeconfig()
-	e.says(e.docs("install.md", "Start"), "1 of 1 pool open on node "+node)
+	e.block(0, "install.md", "Start")
+	e.eventually("hostpath-provisioner status", " for new ones")
+	e.says(e.block(1, "install.md", "Start"), "1 of 1 pool open on node "+node)
 }
 
 // kubeconfig makes the node's by the commands of install.md, and puts it where that does.

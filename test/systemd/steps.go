@@ -63,7 +63,8 @@ var (
 func install(e *environment) {
 	e.put("/etc/systemd/system/hostpath-provisioner.service", "[Service]\nType=oneshot\nExecStart=/usr/bin/chcon -Rt container_file_t /var/hpvolumes\n")
 	said := e.docs("install.md", "Debian and Ubuntu", deb...)
-	e.sample(said, "install.md", "Debian and Ubuntu", 0)
+	ours, _, _ := strings.Cut(said, "\nProcessing triggers for ")
+	e.sample(ours, "install.md", "Debian and Ubuntu", 0)
 	e.says(said, "/etc/systemd/system/hostpath-provisioner.service comes before the unit", "chcon")
 	e.docs("install.md", "An old unit of the same name")
 	for unit, want := range map[string]string{service: "disabled", service + "-check": "disabled", service + "-metrics.socket": "disabled", looks + ".socket": "static", looks: "static", driver + ".socket": "disabled", driver: "static"} {
