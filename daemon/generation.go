@@ -58,6 +58,8 @@ type generation struct {
 	common  []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
 	nodes   *kube.Informer[*corev1.Node]
 	pods    *kube.Informer[*corev1.Pod] // that wait to start on this node
+	// unplaced has an item when a claim came that waits for its node.
+	unplaced chan struct{}
 	// contents are the VolumeSnapshotContents of the daemon's driver, nil where no pool takes
 	// snapshots.
 	contents *kube.Informer[*snapshotapi.Content]
@@ -87,7 +89,8 @@ func Self(cfg config.Config) plan.Self {
 // known before the one in force is given up.
 func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	self := Self(cfg)
-	g := &generation{d: d, cfg: cfg, self: self, mounts: make(chan struct{}, 1), indexed: make(chan struct{})}
+	g := &generation{d: d, cfg: cfg, self: self, mounts: make(chan struct{}, 1),
+		unplaced: make(chan struct{}, 1), indexed: make(chan struct{})}
 	d.metrics.LimitVolumes(cfg.VolumeMetrics)
 	g.trouble.Store("")
 	if d.Kubeconfig != "" { // config warned about the configured one
@@ -111,6 +114,9 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.claims = g.client.Claims(g.filter.Keep, func(was, now *corev1.PersistentVolumeClaim) {
 		if g.filter.Changed(was, now) {
 			g.claims.Relist()
+		}
+		if now != nil && plan.NodeOpen(now) {
+			signal(g.unplaced)
 		}
 		g.controller.ClaimChanged(was, now)
 	})
@@ -155,7 +161,7 @@ func (g *generation) run(ctx context.Context) {
 	runs := []func(context.Context){
 		g.runClaims, g.classes.Run, g.volumes.Run, g.nodes.Run, g.client.RunEvents,
 		g.client.RunTombstoneGC, g.runPresence, g.followKubeconfig, g.renewCredential,
-		g.followClaimIndex, func(ctx context.Context) { kube.RunOptional(ctx, g.pods) },
+		g.followClaimIndex, g.runPods,
 	}
 	for _, s := range g.common {
 		runs = append(runs, s.Run)

@@ -1,9 +1,14 @@
 package daemon
 
 import (
+	"context"
+	"slices"
+	"time"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
@@ -48,6 +53,46 @@ func (g *generation) leaseChanged(was, now *coordinationv1.Lease) {
 // allVolumes is everything that the informers of watchVolumes have.
 func (g *generation) allVolumes() controllers.Lister[*corev1.PersistentVolume] {
 	return append(kube.Union[*corev1.PersistentVolume]{g.volumes}, g.common...)
+}
+
+// patience is how long a claim may wait for its node before the node's pods are read: the scheduler
+// chooses sooner, unless a pod names its node itself, or there is no pod.
+const patience = time.Second
+
+// runPods watches the node's pods once a claim waits longer than the scheduler takes, until ctx
+// ends. Most nodes never ask for a pod.
+func (g *generation) runPods(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.unplaced:
+		}
+		before := g.waiting()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(patience):
+		}
+		for _, uid := range g.waiting() {
+			if slices.Contains(before, uid) {
+				kube.RunOptional(ctx, g.pods)
+				return
+			}
+			signal(g.unplaced)
+		}
+	}
+}
+
+// waiting are the claims that wait for their node.
+func (g *generation) waiting() (all []types.UID) {
+	for _, claim := range g.claims.List() {
+		class, known := g.classes.Get(plan.ClassName(claim))
+		if known && g.self.Serves(class.Provisioner) && plan.Placeable(claim, class) {
+			all = append(all, claim.UID)
+		}
+	}
+	return all
 }
 
 // podChanged has the pods read once more where there is room for those that were not held.
