@@ -49,7 +49,7 @@ endif
 SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
 # The lanes take about as long as each other. What they need is built before, and not again in each.
-test: deps build $(BUILD)/prove $(BUILD)/controlplane $(BUILD)/kubectl ## everything that must pass to land
+test: deps build $(BUILD)/prove $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus ## everything that must pass to land
 	@BUILT=yes sh test/groups.sh lint shape alerts unit,sanity,fuzz,try-crash,try-chaos+e2e,try-storm,try-hang,try-hostile,try-soak
 
 quick: lint shape ## what touches no API server and waits for nothing long, for a change under way
@@ -64,8 +64,16 @@ lint: ## formatting and vet
 shape: ## how long functions, files and lines are, and the limits of each
 	@$(GO) run $(GOFLAGS) ./test/shape .
 
-alerts: ## the alerts that the packages have, with promtool
+alerts: ## the alerts that the packages have, with promtool, and the dashboard, which a module of its own generates
 	@BUILD=$(abspath $(BUILD)) sh packaging/prometheus/test.sh
+	@cd packaging/grafana/generate && $(GO) test $(GOFLAGS) .
+
+.PHONY: dashboard
+dashboard: ## the dashboard for Grafana, from the list of the metrics and packaging/grafana/generate/panels.go
+	@cd packaging/grafana/generate && $(GO) run $(GOFLAGS) . ../hostpath-provisioner.json
+
+$(BUILD)/prometheus:
+	@BUILD=$(abspath $(BUILD)) sh packaging/prometheus/fetch.sh
 
 # go test, which tries what failed once more and tells what passed only then.
 RERUN = $(GO) run $(GOFLAGS) ./test/rerun
@@ -83,7 +91,7 @@ unit: build $(BUILD)/controlplane
 	@$(RERUN) $(GOFLAGS) $(PURE) && pure=passed; \
 		$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -p 4 $(HOST) && [ "$$pure" ]
 
-e2e: build $(BUILD)/controlplane $(BUILD)/kubectl
+e2e: build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus
 	@echo "testing the daemon against a real API server and real filesystems"
 	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -parallel 8 ./test/e2e ./test/everynode
 
@@ -113,7 +121,7 @@ $(BUILD)/race: # the daemon
 	@sh test/deps.sh gcc
 	@$(RACED) build $(GOFLAGS) -race -o $@ ./cmd/hostpath-provisioner
 
-race-e2e: build $(BUILD)/race $(BUILD)/controlplane $(BUILD)/kubectl
+race-e2e: build $(BUILD)/race $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus
 	@$(TRACED) $(GO) test $(GOFLAGS) -count=1 -timeout 60m -parallel 6 -skip '$(UNTRACED)' ./test/e2e ./test/everynode
 
 race-trials: $(BUILD)/race
@@ -189,7 +197,7 @@ test-hostile: deps build $(BUILD)/prove $(BUILD)/controlplane ## tenants that ma
 	@$(BUILD)/prove hostile $(HOSTILEFLAGS)
 
 .PHONY: mutants
-mutants: deps build $(BUILD)/controlplane ## break the product on purpose, one line at a time: each proof has to notice
+mutants: deps build $(BUILD)/controlplane $(BUILD)/prometheus ## break the product on purpose, one line at a time: each proof has to notice
 	@$(GO) run $(GOFLAGS) ./test/mutants $(MUTANTFLAGS)
 
 # nfpm is a tool in a module of its own, so that the product's go.mod does not name what it needs.
@@ -224,13 +232,13 @@ test-worlds: build $(BUILD)/controlplane ## each world of the model as far as it
 test-model-real: deps build $(BUILD)/controlplane ## orders that the model chooses at random, on the real daemon, for an hour
 	@$(GO) test $(GOFLAGS) -tags modelreal -count=1 -timeout 0 -run '^(TestFilesystems|TestServerRestored|TestLong|TestRandom)$$' -v ./test/model -args $(MODELFLAGS)
 
-test-identity: deps build $(BUILD)/controlplane ## a thief of one node's token, on a confined cluster
+test-identity: deps build $(BUILD)/controlplane $(BUILD)/prometheus ## a thief of one node's token, on a confined cluster
 	@$(GO) test $(GOFLAGS) -count=1 ./test/identity
 	@HOSTPATH_CONFINED=1 $(GO) test $(GOFLAGS) -count=1 -timeout 40m -parallel 6 -skip '$(UNCONFINED)' ./test/e2e ./test/everynode
 
 # Each right's test waits in vain for what it cannot have. The short form is in "make unit": each right has a row.
 .PHONY: test-rights
-test-rights: deps build $(BUILD)/controlplane $(BUILD)/kubectl ## each right of the manifests is needed, and none is unused
+test-rights: deps build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus ## each right of the manifests is needed, and none is unused
 	@rm -rf $(BUILD)/audit && mkdir -p $(BUILD)/audit
 	@HOSTPATH_AUDIT=$(abspath $(BUILD)/audit) $(GO) test $(GOFLAGS) -count=1 -timeout 60m -p 1 ./test/e2e ./test/everynode
 	@HOSTPATH_AUDIT=$(abspath $(BUILD)/audit) $(GO) test $(GOFLAGS) -count=1 ./test/identity

@@ -1,0 +1,230 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// board is the part of the dashboard that asks.
+type board struct {
+	Panels []struct {
+		Title   string
+		Targets []struct{ Expr string }
+	}
+	Templating struct {
+		List []struct{ Name, Type, Query, AllValue string }
+	}
+}
+
+// unanswered are panels of which these daemons have no series, and why. One that is answered after
+// all is an error.
+var unanswered = map[string]string{
+	"Projects taken":                    "no pool here has quota_ids",
+	"Fullest volumes":                   "no pool here has project quotas",
+	"Volumes with most of their inodes": "no pool here has project quotas",
+}
+
+// counted are panels of events that occur in this test, and whose series are there before, with 0.
+var counted = []string{"Claims that got a volume", "Claims that were refused", "Snapshots",
+	"Removed, and not removed", "Expansions", "Pools closed or full", "Volumes"}
+
+// A real Prometheus that scraped two real daemons, one with a closed pool, answers each query of
+// the dashboard with numbers, and each variable with the nodes and pools that there are.
+func TestDashboard(t *testing.T) {
+	w := newEnvironment(t)
+	a, b := w.newHost("a", `snapshots = "copy"`), w.newHost("b")
+	p := w.prometheus(a.metrics(), b.metrics())
+	a.run()
+	b.run()
+	w.Eventually("both were scraped before anything happened", func() bool {
+		return len(p.query(`hostpath_provisioner_claims_provisioned_total{pool="fast"} == 0`)) == 2
+	})
+	a.eventful()
+	hosttest.Unmount(t, b.mount)
+
+	text, err := os.ReadFile(filepath.Join(rig.Root(), "packaging/grafana/hostpath-provisioner.json"))
+	w.Must(err)
+	var d board
+	w.Must(json.Unmarshal(text, &d))
+	values := p.chosen(d)
+	queries, titles := 0, map[string]bool{}
+	for _, panel := range d.Panels {
+		titles[panel.Title] = true
+		for _, target := range panel.Targets {
+			if queries++; unanswered[panel.Title] == "" {
+				p.answers(panel.Title, values.Replace(target.Expr))
+			}
+		}
+	}
+	for _, panel := range d.Panels { // when all that there is has come
+		for _, target := range panel.Targets {
+			if got := p.query(values.Replace(target.Expr)); unanswered[panel.Title] != "" && len(got) > 0 {
+				t.Errorf("%s is answered: %v", panel.Title, got)
+			}
+		}
+	}
+	for title := range unanswered {
+		if !titles[title] {
+			t.Errorf("there is no panel %q", title)
+		}
+	}
+	if queries < 40 {
+		t.Errorf("%d queries", queries)
+	}
+}
+
+// eventful has the daemon make, expand, copy, refuse and remove.
+func (h *host) eventful() {
+	w := h.w
+	w.Helper()
+	s := w.snapshots()
+	class := w.Class("c", immediate, fixture.Expandable)
+	origin := h.made("data", class)
+	w.grow("2Mi")
+	s.ready("snap", s.ask("snap", origin, w.Provisioner, "Delete"))
+	gone := h.made("gone", class)
+	w.DeleteClaim("gone")
+	w.Must(w.WaitVolumeGone(w.Soon(), gone.Name))
+	w.refused(w.claim("large", class, "1Ti", annotate(provisionOnNode, h.node)), "NotEnoughSpace")
+}
+
+// prometheus is one that scrapes these addresses, as it is.
+type prometheus struct {
+	*environment
+	url string
+}
+
+// prometheus starts one that scrapes these addresses. It ends with the test.
+func (w *environment) prometheus(targets ...string) *prometheus {
+	w.Helper()
+	dir := hosttestDir(w.T, "prometheus")
+	address, err := rig.FreeAddress()
+	w.Must(err)
+	list, err := json.Marshal(targets)
+	w.Must(err)
+	config := filepath.Join(dir, "prometheus.yml")
+	w.Must(os.WriteFile(config, fmt.Appendf(nil, `
+global: {scrape_interval: 200ms}
+scrape_configs:
+  - job_name: hostpath-provisioner
+    static_configs: [{targets: %s}]
+`, list), 0o600))
+	log, err := os.Create(filepath.Join(dir, "log"))
+	w.Must(err)
+	cmd := exec.Command(filepath.Join(rig.Root(), ".build/prometheus"), "--config.file="+config,
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address,
+		"--log.level=warn")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // beside tests that wait for their daemons
+	cmd.Stdout, cmd.Stderr = log, log
+	child, err := process.Start(cmd)
+	if err != nil {
+		w.Fatalf("no prometheus: %v; run: make .build/prometheus", err)
+	}
+	w.Cleanup(func() {
+		_ = child.Kill()
+		if said, _ := os.ReadFile(log.Name()); w.Failed() {
+			w.Logf("prometheus:\n%s", said)
+		}
+		log.Close()
+	})
+	p := &prometheus{w, "http://" + address}
+	w.Eventually("prometheus is ready", func() bool {
+		if !child.Running() {
+			w.Fatal("prometheus has ended")
+		}
+		response, err := http.Get(p.url + "/-/ready")
+		if err == nil {
+			response.Body.Close()
+		}
+		return err == nil && response.StatusCode == http.StatusOK
+	})
+	return p
+}
+
+// get reads what the API has at a path, and fails for an error of it.
+func (p *prometheus) get(path string, parameters url.Values, into any) {
+	p.Helper()
+	response, err := http.Get(p.url + path + "?" + parameters.Encode())
+	p.Must(err)
+	defer response.Body.Close()
+	var whole struct {
+		Status, Error string
+		Data          json.RawMessage
+	}
+	p.Must(json.NewDecoder(response.Body).Decode(&whole))
+	if whole.Status != "success" {
+		p.Fatalf("%s: %s", parameters, whole.Error)
+	}
+	p.Must(json.Unmarshal(whole.Data, into))
+}
+
+// query returns the numbers of an instant query; NaN is none.
+func (p *prometheus) query(expression string) (numbers []float64) {
+	p.Helper()
+	var got struct{ Result []struct{ Value [2]any } }
+	p.get("/api/v1/query", url.Values{"query": {expression}}, &got)
+	for _, series := range got.Result {
+		number, err := strconv.ParseFloat(series.Value[1].(string), 64)
+		if p.Must(err); !math.IsNaN(number) {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
+// answers waits until a panel's query is answered with a number, and one that counts what occurred
+// with more than 0.
+func (p *prometheus) answers(title, expression string) {
+	p.Helper()
+	p.Eventually(title+" is answered: "+expression, func() bool {
+		sum := 0.0
+		got := p.query(expression)
+		for _, number := range got {
+			sum += number
+		}
+		return len(got) > 0 && (sum > 0 || !contains(counted, title))
+	})
+}
+
+// asked is the only form of a variable's query that the dashboard has.
+var asked = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+
+// chosen puts in a query what Grafana does where all values of each variable are chosen.
+func (p *prometheus) chosen(d board) *strings.Replacer {
+	p.Helper()
+	all := []string{"$__rate_interval", "10m"}
+	found := map[string]int{}
+	for _, v := range d.Templating.List {
+		if v.Type != "query" {
+			continue
+		}
+		m := asked.FindStringSubmatch(v.Query)
+		if m == nil {
+			p.Fatalf("variable %s asks %q", v.Name, v.Query)
+		}
+		var got []string
+		p.get("/api/v1/label/"+m[2]+"/values",
+			url.Values{"match[]": {strings.NewReplacer(all...).Replace(m[1])}}, &got)
+		found[v.Name] = len(got)
+		all = append(all, "$"+v.Name, v.AllValue)
+	}
+	if found["node"] != 2 || found["pool"] != 1 {
+		p.Errorf("nodes and pools to choose: %v", found)
+	}
+	return strings.NewReplacer(all...)
+}
