@@ -68,6 +68,7 @@ cp packaging/scripts/*.sh "$common/scripts/"
 cp packaging/lint/lintian-overrides "$common/lint/"
 "$native" manifests >"$common/share/manifests.yaml"
 cp packaging/prometheus/rules.yaml "$common/share/prometheus-rules.yaml"
+cp packaging/grafana/hostpath-provisioner.json "$common/share/grafana-dashboard.json"
 mkdir -p "$common/selinux"
 cp selinux/*.te selinux/*.fc selinux/*.if selinux/selinux-module "$common/selinux/" 2>/dev/null || true
 go build -trimpath -o "$work/manual" ./packaging/manual

@@ -18,6 +18,16 @@ import (
 //go:embed config.toml
 var Config string
 
+// Alerts are the rules for Prometheus.
+//
+//go:embed prometheus/rules.yaml
+var Alerts string
+
+// Dashboard is the one for Grafana, which packaging/grafana/generate writes.
+//
+//go:embed grafana/hostpath-provisioner.json
+var Dashboard string
+
 //go:embed manifests.yaml
 var manifests string
 

@@ -1,6 +1,7 @@
 // Package charts writes the objects of the manifests as a Helm chart and as a kustomization.
 //
-// It has no object of its own; the lists of the policies are the chart's values.
+// The lists of the policies are the chart's values. Objects of its own are those for Prometheus and
+// Grafana, which are off until they are asked for.
 // test/upstream/charts renders both with Helm and Kustomize and compares. It contacts nothing.
 package charts
 
@@ -92,10 +93,13 @@ func Helm(version string) map[string]string {
 	return map[string]string{
 		"Chart.yaml": fmt.Sprintf("apiVersion: v2\nname: hostpath-provisioner\ndescription: What the daemons of hostpath-provisioner need in a cluster; they run on the nodes, outside of it\ntype: application\nversion: %s\nappVersion: %q\n",
 			strings.TrimPrefix(version, "v"), version),
-		"values.yaml":              values,
-		"values.schema.json":       schema,
-		"templates/manifests.yaml": b.String(),
-		"templates/NOTES.txt":      notes,
+		"values.yaml":               values,
+		"values.schema.json":        schema,
+		"templates/manifests.yaml":  b.String(),
+		"templates/monitoring.yaml": monitoring,
+		"templates/NOTES.txt":       notes,
+		alertsFile:                  packaging.Alerts,
+		dashboardFile:               packaging.Dashboard,
 	}
 }
 
@@ -185,7 +189,7 @@ claimIndex: false
 
 # Pods may have volumes that are written in them, in pools with inline_volumes. Kubernetes refuses a change: delete the CSIDriver first.
 inlineVolumes: false
-`
+` + monitoringValues
 
 const schema = `{
   "$schema": "http://json-schema.org/draft-07/schema#",
@@ -205,8 +209,8 @@ const schema = `{
     "hostnames": {"type": "object", "additionalProperties": {"type": "string", "minLength": 1}},
     "pods": {"type": "boolean"},
     "claimIndex": {"type": "boolean"},
-    "inlineVolumes": {"type": "boolean"}
-  },
+    "inlineVolumes": {"type": "boolean"},
+` + monitoringSchema + `  },
   "definitions": {
     "paths": {"type": "array", "items": {"type": "string", "pattern": "^(/[^/*\\n]+)+(/[*])?$"}}
   }
@@ -225,7 +229,7 @@ const notes = `The cluster is ready for the daemons, which come as packages of t
 
 Without poolPaths nothing confines a node's token to its own node.
 {{- end }}
-`
+` + monitoringNotes
 
 // Kustomization is a kustomization with the objects of the manifests with these options, by the
 // paths of its files. Other names, and other lists of the policies, need other options.

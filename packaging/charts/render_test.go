@@ -45,6 +45,10 @@ var functions = template.FuncMap{
 	},
 	"concat": func(all ...[]any) []any { return append([]any{}, slices.Concat(all...)...) },
 	"uniq":   func(all []string) []string { return slices.Compact(all) },
+	"indent": func(by int, text string) string {
+		margin := strings.Repeat(" ", by)
+		return margin + strings.ReplaceAll(text, "\n", "\n"+margin)
+	},
 	"sortAlpha": func(all []any) (sorted []string) {
 		sorted = []string{}
 		for _, one := range all {
@@ -54,6 +58,12 @@ var functions = template.FuncMap{
 		return sorted
 	},
 }
+
+// chartFiles are those of the chart, as templates read them.
+type chartFiles map[string]string
+
+// Get is Helm's.
+func (f chartFiles) Get(name string) string { return f[name] }
 
 // rendered is a file of the chart with these values in the places of its own, in a namespace.
 func rendered(t *testing.T, file, namespace string, values map[string]any) string {
@@ -69,7 +79,8 @@ func rendered(t *testing.T, file, namespace string, values map[string]any) strin
 		t.Fatal(err)
 	}
 	var text strings.Builder
-	if err := parsed.Execute(&text, map[string]any{"Values": all, "Release": map[string]any{"Namespace": namespace}}); err != nil {
+	if err := parsed.Execute(&text, map[string]any{"Values": all, "Files": chartFiles(files),
+		"Release": map[string]any{"Namespace": namespace}}); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()
@@ -149,6 +160,40 @@ func TestRendered(t *testing.T) {
 	if got := rendered(t, "templates/NOTES.txt", "storage", nil); !strings.Contains(got, "enroll --namespace storage ") {
 		t.Errorf("the notes are %q", got)
 	}
+}
+
+// The chart has the packages' alerts and dashboard, byte for byte, where its values ask for them,
+// and nothing for Prometheus and Grafana where they do not. Without targets nothing is scraped.
+func TestMonitoring(t *testing.T) {
+	const file = "templates/monitoring.yaml"
+	for name, values := range map[string]map[string]any{
+		"as it is": nil, "values of an earlier chart": {"prometheus": nil, "grafana": nil}} {
+		if got := strings.TrimSpace(rendered(t, file, "storage", values)); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	got := parsed(t, rendered(t, file, "storage", map[string]any{
+		"prometheus": map[string]any{"rules": true, "scrapeConfig": true, "targets": []any{"a:1"},
+			"scrape": map[string]any{"scheme": "HTTPS"}, "labels": map[string]any{"release": "r"}},
+		"grafana": map[string]any{"dashboard": true},
+	}))
+	var alerts any
+	if err := yaml.UnmarshalStrict([]byte(packaging.Alerts), &alerts); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{
+		"PrometheusRule hostpath-provisioner": alerts,
+		"ScrapeConfig hostpath-provisioner": map[string]any{"scheme": "HTTPS", "staticConfigs": []any{map[string]any{
+			"targets": []any{"a:1"}, "labels": map[string]any{"job": "hostpath-provisioner"}}}},
+		"ConfigMap hostpath-provisioner-dashboard": map[string]any{"hostpath-provisioner.json": packaging.Dashboard},
+	}
+	for object, spec := range got {
+		of := spec.(map[string]any)
+		if got[object] = of["spec"]; of["data"] != nil {
+			got[object] = of["data"]
+		}
+	}
+	differ(t, got, want)
 }
 
 // An upgrade keeps what the policies of an earlier version read, whatever is in it, and makes none
