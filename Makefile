@@ -66,7 +66,7 @@ shape: ## how long functions, files and lines are, and the limits of each
 
 alerts: ## the alerts that the packages have, with promtool, and the dashboard, which a module of its own generates
 	@BUILD=$(abspath $(BUILD)) sh packaging/prometheus/test.sh
-	@cd packaging/grafana/generate && $(GO) test $(GOFLAGS) .
+	@cd packaging/grafana/generate && $(GO) test $(GOFLAGS) -count=1 .
 
 .PHONY: dashboard
 dashboard: ## the dashboard for Grafana, from the list of the metrics and packaging/grafana/generate/panels.go

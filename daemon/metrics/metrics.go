@@ -344,6 +344,7 @@ func (m *Metrics) Expect(pools []string) {
 	}
 	for _, pool := range pools {
 		m.provisioned.WithLabelValues(pool)
+		m.duration.WithLabelValues(pool)
 		for _, reason := range plan.VolumeReasons {
 			m.removed.WithLabelValues(pool, reason)
 		}

@@ -62,11 +62,13 @@ const monitoringLabels = `  labels:
 `
 
 const monitoringValues = `
-# Of prometheus-operator, whose kinds the cluster has to know: the packages' alerts as a PrometheusRule, and a ScrapeConfig.
+# Of prometheus-operator, whose kinds the cluster has to know: the packages' alerts as a
+# PrometheusRule, and a ScrapeConfig.
 prometheus:
   rules: false
   scrapeConfig: false
-  # HOST:PORT of each daemon, as Prometheus reaches it: see "Metrics for another host" in docs/security.md.
+  # HOST:PORT of each daemon, as Prometheus reaches it: "Metrics for another host" in
+  # docs/security.md.
   targets: []
   # More of the ScrapeConfig's spec, such as: {scheme: HTTPS, basicAuth: {...}, tlsConfig: {...}}
   scrape: {}

@@ -183,9 +183,11 @@ func TestMonitoring(t *testing.T) {
 	}
 	want := map[string]any{
 		"PrometheusRule hostpath-provisioner": alerts,
-		"ScrapeConfig hostpath-provisioner": map[string]any{"scheme": "HTTPS", "staticConfigs": []any{map[string]any{
-			"targets": []any{"a:1"}, "labels": map[string]any{"job": "hostpath-provisioner"}}}},
-		"ConfigMap hostpath-provisioner-dashboard": map[string]any{"hostpath-provisioner.json": packaging.Dashboard},
+		"ScrapeConfig hostpath-provisioner": map[string]any{
+			"scheme": "HTTPS", "staticConfigs": []any{map[string]any{
+				"targets": []any{"a:1"}, "labels": map[string]any{"job": "hostpath-provisioner"}}}},
+		"ConfigMap hostpath-provisioner-dashboard": map[string]any{
+			"hostpath-provisioner.json": packaging.Dashboard},
 	}
 	for object, spec := range got {
 		of := spec.(map[string]any)

@@ -43,13 +43,14 @@ func TestRefuses(t *testing.T) {
 		reason string
 		want   string
 	}{
-		"all":                     {shows("<up> + <down>"), "", ""},
-		"one is not shown":        {shows("<up>"), "", ours + "down is in no panel"},
-		"and has a reason":        {shows("<up>"), "down", ""},
-		"shown, and a reason":     {shows("<up>", "<down>"), "down", "has a reason not to be"},
-		"a reason for none":       {shows("<up> + <down>"), "left", ours + "left is no metric"},
-		"a name that is misspelt": {shows("<upp>", "<up> + <down>"), "", `panel "Title": ` + ours + "upp is no metric"},
-		"another's":               {shows("<=go_treads>", "<up> + <down>"), "", "go_treads is no metric"},
+		"all":                 {shows("<up> + <down>"), "", ""},
+		"one is not shown":    {shows("<up>"), "", ours + "down is in no panel"},
+		"and has a reason":    {shows("<up>"), "down", ""},
+		"shown, and a reason": {shows("<up>", "<down>"), "down", "has a reason not to be"},
+		"a reason for none":   {shows("<up> + <down>"), "left", ours + "left is no metric"},
+		"a name that is misspelt": {shows("<upp>", "<up> + <down>"), "",
+			`panel "Title": ` + ours + "upp is no metric"},
+		"another's": {shows("<=go_treads>", "<up> + <down>"), "", "go_treads is no metric"},
 	} {
 		notShown = map[string]string{}
 		if c.reason != "" {
@@ -75,12 +76,14 @@ func TestRefuses(t *testing.T) {
 
 // Each metric is asked of the nodes and, where it has a pool, of the pools that are chosen.
 func TestSelectors(t *testing.T) {
-	filled, names, err := readCatalog().fill("<ready> <pool_open> <=go_goroutines> <provision_duration_seconds_bucket>")
+	filled, names, err := readCatalog().fill(
+		"<ready> <pool_open> <=go_goroutines> <provision_duration_seconds_bucket>")
 	const node = `instance=~"$node"`
 	want := ours + `ready{` + node + `} ` + ours + `pool_open{` + node + `,pool=~"$pool"} ` +
 		`go_goroutines{job="hostpath-provisioner",` + node + `} ` +
 		ours + `provision_duration_seconds_bucket{` + node + `,pool=~"$pool"}`
-	if err != nil || filled != want || len(names) != 4 || names[3] != ours+"provision_duration_seconds" {
+	if err != nil || filled != want || len(names) != 4 ||
+		names[3] != ours+"provision_duration_seconds" {
 		t.Errorf("%v, %q\n%s\nwant\n%s", err, names, filled, want)
 	}
 }

@@ -20,7 +20,8 @@ var monitoring = map[string]any{
 		"rules": true, "scrapeConfig": true, "targets": []any{"node-a:9812", "[2001:db8::1]:9812"},
 		"labels": map[string]any{"release": "kube-prometheus-stack"},
 		"scrape": map[string]any{"scheme": "HTTPS", "scrapeInterval": "30s",
-			"tlsConfig": map[string]any{"ca": map[string]any{"secret": map[string]any{"name": "ca", "key": "ca.crt"}}}},
+			"tlsConfig": map[string]any{"ca": map[string]any{
+				"secret": map[string]any{"name": "ca", "key": "ca.crt"}}}},
 	},
 	"grafana": map[string]any{"dashboard": true},
 }
@@ -28,7 +29,8 @@ var monitoring = map[string]any{
 // What the chart has for Prometheus and Grafana is what the packages have, in objects that
 // prometheus-operator's own types take. It is beside the others, which stay as they are.
 func TestMonitoring(t *testing.T) {
-	without, with := objects(t, render(t, "storage", nil)), objects(t, render(t, "storage", monitoring))
+	without := objects(t, render(t, "storage", nil))
+	with := objects(t, render(t, "storage", monitoring))
 	var rules monitoringv1.PrometheusRule
 	read(t, with, "PrometheusRule storage hostpath-provisioner", &rules)
 	var alerts monitoringv1.PrometheusRuleSpec
@@ -59,7 +61,8 @@ tlsConfig:
 	if got := text(t, scrape.Spec); got != want {
 		t.Errorf("it scrapes\n%s\nwant\n%s", got, want)
 	}
-	for kind, labels := range map[string]map[string]string{"rules": rules.Labels, "scrape": scrape.Labels} {
+	for kind, labels := range map[string]map[string]string{
+		"rules": rules.Labels, "scrape": scrape.Labels} {
 		if labels["release"] != "kube-prometheus-stack" || len(labels) != 2 {
 			t.Errorf("%s: %v", kind, labels)
 		}
@@ -103,12 +106,15 @@ func TestMonitoringIsAsked(t *testing.T) {
 		values map[string]any
 		want   []string
 	}{
-		"nothing":        {asked(map[string]any{"labels": map[string]any{"a": "b"}, "targets": []any{"a:1"}}, nil), nil},
+		"nothing": {asked(map[string]any{"labels": map[string]any{"a": "b"},
+			"targets": []any{"a:1"}}, nil), nil},
 		"an older chart": {map[string]any{"prometheus": nil, "grafana": nil}, nil},
-		"rules":          {asked(map[string]any{"rules": true}, nil), []string{"PrometheusRule storage hostpath-provisioner"}},
+		"rules": {asked(map[string]any{"rules": true}, nil),
+			[]string{"PrometheusRule storage hostpath-provisioner"}},
 		"scraping": {asked(map[string]any{"scrapeConfig": true, "targets": []any{"a:1"}}, nil),
 			[]string{"ScrapeConfig storage hostpath-provisioner"}},
-		"a dashboard": {asked(nil, map[string]any{"dashboard": true}), []string{"ConfigMap storage hostpath-provisioner-dashboard"}},
+		"a dashboard": {asked(nil, map[string]any{"dashboard": true}),
+			[]string{"ConfigMap storage hostpath-provisioner-dashboard"}},
 	} {
 		rendered := render(t, "storage", c.values)
 		made := objects(t, rendered)
