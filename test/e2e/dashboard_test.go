@@ -103,13 +103,14 @@ func (h *host) eventful() {
 	w.refused(w.claim("large", class, "1Ti", annotate(provisionOnNode, h.node)), "NotEnoughSpace")
 }
 
-// prometheus is one that scrapes these addresses, as it is.
+// prometheus is a real one.
 type prometheus struct {
 	*environment
 	url string
 }
 
-// prometheus starts one that scrapes these addresses. It ends with the test.
+// prometheus starts one that scrapes these addresses, with what prometheus-operator makes of the
+// Helm chart's ScrapeConfig: the label of the targets is the job's name. It ends with the test.
 func (w *environment) prometheus(targets ...string) *prometheus {
 	w.Helper()
 	dir := hosttestDir(w.T, "prometheus")
@@ -121,8 +122,8 @@ func (w *environment) prometheus(targets ...string) *prometheus {
 	w.Must(os.WriteFile(config, fmt.Appendf(nil, `
 global: {scrape_interval: 200ms}
 scrape_configs:
-  - job_name: hostpath-provisioner
-    static_configs: [{targets: %s}]
+  - job_name: scrapeConfig/storage/hostpath-provisioner
+    static_configs: [{targets: %s, labels: {job: hostpath-provisioner}}]
 `, list), 0o600))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	w.Must(err)
