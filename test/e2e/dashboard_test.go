@@ -59,7 +59,8 @@ func TestDashboard(t *testing.T) {
 	a.eventful()
 	hosttest.Unmount(t, b.mount)
 
-	text, err := os.ReadFile(filepath.Join(rig.Root(), "packaging/grafana/hostpath-provisioner.json"))
+	text, err := os.ReadFile(filepath.Join(rig.Root(), "packaging", "grafana",
+		"hostpath-provisioner.json"))
 	w.Must(err)
 	var d board
 	w.Must(json.Unmarshal(text, &d))

@@ -140,9 +140,7 @@ func (p panel) drawn() cog.Builder[dashboard.Panel] {
 			Mappings([]dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{
 				Type: dashboard.MappingTypeValueToText,
 				Options: map[string]dashboard.ValueMappingResult{
-					"0": {Text: cog.ToPtr("no"), Color: cog.ToPtr("red"), Index: cog.ToPtr[int32](0)},
-					"1": {Text: cog.ToPtr("yes"), Color: cog.ToPtr("green"), Index: cog.ToPtr[int32](1)},
-				},
+					"0": mapped(0, "no", "red"), "1": mapped(1, "yes", "green")},
 			}}})
 	case table:
 		return p.tabled()
@@ -157,6 +155,10 @@ func (p panel) drawn() cog.Builder[dashboard.Panel] {
 			Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
 	}
 	return drawn
+}
+
+func mapped(place int32, text, color string) dashboard.ValueMappingResult {
+	return dashboard.ValueMappingResult{Text: &text, Color: &color, Index: &place}
 }
 
 // one is the last number.

@@ -90,32 +90,32 @@ var rows = []row{
 		{"Volumes with most of their inodes", lines, 12, "percentunit", []query{{
 			"topk(10, <volume_inodes_used> / <volume_inodes_limit>)", ofClaim}}},
 		{"Removed, and not removed", bars, 24, "",
-			[]query{{"sum by (reason) (increase(<volumes_removed_total>[$__rate_interval]))", ofReason}}},
+			[]query{{added("volumes_removed_total", "reason"), ofReason}}},
 	}},
 	{"Claims and snapshots", []panel{
 		{"Claims that got a volume", bars, 12, "", []query{{
-			"sum by (instance, pool) (increase(<claims_provisioned_total>[$__rate_interval]))", ofPool}}},
+			added("claims_provisioned_total", "instance, pool"), ofPool}}},
 		{"Claims that were refused", bars, 12, "",
-			[]query{{"sum by (reason) (increase(<claims_refused_total>[$__rate_interval]))", ofReason}}},
+			[]query{{added("claims_refused_total", "reason"), ofReason}}},
 		{"From a claim to its volume", lines, 12, "s", []query{
 			{quantile("0.5"), "half"}, {quantile("0.99"), "99 in 100"}}},
 		{"Expansions", bars, 12, "",
-			[]query{{"sum by (reason) (increase(<expansions_total>[$__rate_interval]))", ofReason}}},
+			[]query{{added("expansions_total", "reason"), ofReason}}},
 		{"Snapshots", bars, 12, "",
-			[]query{{"sum by (reason) (increase(<snapshots_total>[$__rate_interval]))", ofReason}}},
+			[]query{{added("snapshots_total", "reason"), ofReason}}},
 		{"Directories of scope every-node", bars, 12, "",
-			[]query{{"sum by (reason) (increase(<node_directories_total>[$__rate_interval]))", ofReason}}},
+			[]query{{added("node_directories_total", "reason"), ofReason}}},
 	}},
 	{"API", []panel{
 		{"API in use", states, 12, "", []query{{"<api_up>", ofNode}}},
 		{"Requests that were refused", bars, 12, "",
-			[]query{{"sum by (reason) (increase(<api_refused_total>[$__rate_interval]))", ofReason}}},
+			[]query{{added("api_refused_total", "reason"), ofReason}}},
 		{"Since the API was last heard", lines, 8, "s",
 			[]query{{"time() - <api_last_success_timestamp_seconds>", ofNode}}},
 		{"Credential ends in", lines, 8, "s",
 			[]query{{"<credential_expiry_timestamp_seconds> - time()", ofNode}}},
 		{"Events that were not written", bars, 8, "",
-			[]query{{"sum by (type) (increase(<events_dropped_total>[$__rate_interval]))", "{{type}}"}}},
+			[]query{{added("events_dropped_total", "type"), "{{type}}"}}},
 	}},
 	{"Daemons", []panel{
 		{"Daemons that run", states, 8, "", []query{{"<=up>", ofNode}}},
@@ -134,6 +134,11 @@ var rows = []row{
 }
 
 const ofClaim = "{{instance}} {{namespace}}/{{persistentvolumeclaim}}"
+
+// added is what a counter of ours counted between two points.
+func added(counter, by string) string {
+	return "sum by (" + by + ") (increase(<" + counter + ">[$__rate_interval]))"
+}
 
 // quantile is within which time a part of the claims got their volumes.
 func quantile(part string) string {

@@ -106,10 +106,11 @@ func TestValuesAreChecked(t *testing.T) {
 	for name, values := range map[string]map[string]any{
 		"a key": {"poolPath": []any{"/srv"}}, "the root": {"poolPaths": []any{"/"}}, "a relative path": {"poolPaths": []any{"srv"}},
 		"a path and a line": {"poolPaths": []any{"/srv\n/etc"}}, "a text for a list": {"poolPaths": "/srv"}, "no name": {"provisioner": ""},
-		"no targets":        {"prometheus": map[string]any{"scrapeConfig": true}},
-		"a target's URL":    {"prometheus": map[string]any{"targets": []any{"http://a:9812"}}},
-		"a target's port":   {"prometheus": map[string]any{"targets": []any{"a"}}},
-		"other targets":     {"prometheus": map[string]any{"scrape": map[string]any{"staticConfigs": []any{}}}},
+		"no targets":      {"prometheus": map[string]any{"scrapeConfig": true}},
+		"a target's URL":  {"prometheus": map[string]any{"targets": []any{"http://a:9812"}}},
+		"a target's port": {"prometheus": map[string]any{"targets": []any{"a"}}},
+		"other targets": {"prometheus": map[string]any{
+			"scrape": map[string]any{"staticConfigs": []any{}}}},
 		"a key beneath one": {"prometheus": map[string]any{"rule": true}},
 		"a word for yes":    {"grafana": map[string]any{"dashboard": "yes"}},
 		"a label's number":  {"prometheus": map[string]any{"labels": map[string]any{"a": 1}}},
