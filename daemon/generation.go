@@ -111,15 +111,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	g.gate = gate.New(g.poolNames()...)
 	g.filter = claimfilter.New(self, planPools(cfg.Pools), func(name string) (*storagev1.StorageClass, bool) { return g.classes.Get(name) },
 		func(name string) bool { _, watched := g.allVolumes().Get(name); return watched })
-	g.claims = g.client.Claims(g.filter.Keep, func(was, now *corev1.PersistentVolumeClaim) {
-		if g.filter.Changed(was, now) {
-			g.claims.Relist()
-		}
-		if now != nil && plan.NodeOpen(now) {
-			signal(g.unplaced)
-		}
-		g.controller.ClaimChanged(was, now)
-	})
+	g.claims = g.client.Claims(g.filter.Keep, g.claimChanged)
 	g.classes = g.client.Classes(g.classChanged)
 	g.watchVolumes()
 	g.nodes = g.client.OwnNode(func(was, now *corev1.Node) {

@@ -55,6 +55,17 @@ func (g *generation) allVolumes() controllers.Lister[*corev1.PersistentVolume] {
 	return append(kube.Union[*corev1.PersistentVolume]{g.volumes}, g.common...)
 }
 
+// claimChanged has the claims read once more where there is room for those that were not held.
+func (g *generation) claimChanged(was, now *corev1.PersistentVolumeClaim) {
+	if g.filter.Changed(was, now) {
+		g.claims.Relist()
+	}
+	if now != nil && plan.NodeOpen(now) {
+		signal(g.unplaced)
+	}
+	g.controller.ClaimChanged(was, now)
+}
+
 // patience is how long a claim may wait for its node before the node's pods are read: the scheduler
 // chooses sooner, unless a pod names its node itself, or there is no pod.
 const patience = time.Second
