@@ -55,7 +55,7 @@ func Chaos() harness.Trial {
 	o := chaosOptions{}
 	var scopes string
 	return harness.Trial{
-		Name: "chaos", Short: "time=4s", Timeout: 3 * time.Minute,
+		Name: "chaos", Short: "time=4s rate=10 live=40", Timeout: 3 * time.Minute,
 		Does: `Puts an unkind API between the daemon and a real API server while claims come and go, and compares
 the state after each phase. The short form leaves out the phases that need minutes, and plays restored
 alone with all scopes but the first, at the same time.`,
