@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,13 +35,17 @@ func (h *host) shows(kubeconfig, what string, want ...string) {
 	}
 }
 
-// An administrator sees from anywhere what is wrong with each of several nodes, and what helps.
+// An administrator sees from anywhere what is wrong with three of twelve nodes, each in its way, and
+// what helps.
 func TestOverview(t *testing.T) {
 	w := newEnvironment(t)
 	admin := w.killer().kubeconfig()
 	var hosts []*host
 	for _, name := range []string{"well", "unmounted", "cordoned", "stopped"} {
 		hosts = append(hosts, w.newHost(name).run())
+	}
+	for i := range 8 {
+		hosts = append(hosts, w.newHost(fmt.Sprint("well-", i)).run())
 	}
 	well, unmounted, cordoned, stopped := hosts[0], hosts[1], hosts[2], hosts[3]
 	for _, h := range hosts {
