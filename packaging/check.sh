@@ -27,7 +27,7 @@ echo "lintian and rpmlint: nothing to say"
 
 KREW_ROOT=$work/krew "${KREW:?}" install --manifest="$work/here/hostpath.yaml" \
 	--archive="$(ls "$work"/here/*-linux-"$(go env GOARCH)".tar.gz)" >/dev/null 2>&1
-"$work/krew/bin/kubectl-hostpath" why --help | grep 'kubectl hostpath why \['
+"$work/krew/bin/kubectl-hostpath" why --help | grep 'kubectl hostpath why KIND NAME'
 echo "krew: installed the plugin"
 
 mkdir "$work/elsewhere"
