@@ -37,6 +37,9 @@ type PoolParts struct {
 	Overcommit float64
 	Label      string // the SELinux label of new volumes, "" where there is no SELinux
 	Probe      Prober
+	// Figures are what its volumes take by their directories, also of earlier configurations; nil
+	// is none yet.
+	Figures *usage.Figures
 	// Opened is called, from the pool's own goroutine, each time the pool opens with the marker
 	// that was found there, before any work is done in it.
 	Opened func(marker hostcheck.Marker) error
@@ -76,6 +79,8 @@ type Options struct {
 	Tick, Deadline time.Duration
 	// Workers is how many claims of one pool are worked on at once.
 	Workers int
+	// Measure: the directories of volumes without quotas are read for what they take.
+	Measure bool
 }
 
 // Controller runs the loops. Feed it through ClaimChanged, VolumeChanged and ClassChanged.
@@ -154,6 +159,9 @@ func New(o Options) *Controller {
 	}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
 		kick := make(chan struct{}, 1)
+		if p.Figures == nil {
+			p.Figures = new(usage.Figures)
+		}
 		c.workers[p.Name] = &poolWorker{
 			PoolParts: p, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
 			kick: kick, recheck: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
@@ -211,6 +219,9 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 			}
 		}
 		all.Go(func() { c.pods.finder.Run(ctx) })
+		if c.Measure {
+			all.Go(func() { c.measureDirectories(ctx) })
+		}
 		if c.Listers.Pods != nil {
 			all.Go(func() { c.placePods(ctx) })
 		}

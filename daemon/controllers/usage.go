@@ -38,7 +38,8 @@ func (c *Controller) takes(w *poolWorker, p usage.Pool) {
 	c.Metrics.Usage(w.Name, p)
 }
 
-// Takes is what the volumes of a pool take by their quotas, as last measured; zero: not known.
+// Takes is what the volumes of a pool take by their quotas, or else by their directories, as last
+// measured; zero: not known.
 func (c *Controller) Takes(pool string) usage.Pool {
 	if w := c.workers[pool]; w != nil {
 		if p := w.takes.Load(); p != nil {

@@ -44,6 +44,8 @@ type Storage interface {
 	Resize(ctx context.Context, id mounts.Identity, pv string, bytes int64) error
 	ResizeFrom(ctx context.Context, id mounts.Identity, pv string, was, bytes int64) (bool, error)
 	Usage(ctx context.Context, id mounts.Identity) (usage.Pool, error)
+	Measure(ctx context.Context, id mounts.Identity, pv string) (usage.Measured, error)
+	Sample(ctx context.Context, id mounts.Identity, pv string) (usage.Sample, error)
 	Trash(ctx context.Context, id mounts.Identity, pv string) error
 	PutBack(ctx context.Context, id mounts.Identity, pv, claimUID string) error
 	Discard(ctx context.Context, id mounts.Identity, pv string) error
@@ -128,6 +130,12 @@ func (p *Pool) Opening(ctx context.Context, r hostcheck.Report) (h Handle, ok bo
 func (p *Pool) handle(ctx context.Context, s gate.State, closed <-chan struct{}) (Handle, bool) {
 	h := Handle{State: s, ctx: ctx, pool: p, id: s.Identity(), closed: closed}
 	return h, s.Removable()
+}
+
+// Lags reports whether the storage is slow: the last look at it took as long as Slow, or a call has
+// taken so long by now, for whatever reason.
+func (p *Pool) Lags() bool {
+	return p.Gate.State(p.Name).Report.Took >= p.Slow || p.tracker.late()
 }
 
 // Close ends all handles, and returns volume.ErrDirectoryReplaced from the calls that wait. It is

@@ -144,6 +144,16 @@ func (h Handle) Usage() (usage.Pool, error) {
 	return call(h, func(s Storage) (usage.Pool, error) { return s.Usage(h.ctx, h.id) })
 }
 
+// Measure returns what a volume's directory takes, as far as one call reads it.
+func (h Handle) Measure(pv string) (usage.Measured, error) {
+	return call(h, func(s Storage) (usage.Measured, error) { return s.Measure(h.ctx, h.id, pv) })
+}
+
+// Sample returns some probes of what a volume's directory takes.
+func (h Handle) Sample(pv string) (usage.Sample, error) {
+	return call(h, func(s Storage) (usage.Sample, error) { return s.Sample(h.ctx, h.id, pv) })
+}
+
 // Trash moves a volume to the trash.
 func (h Handle) Trash(pv string) error {
 	return h.do(func(s Storage) error { return s.Trash(h.ctx, h.id, pv) })

@@ -66,10 +66,23 @@ func (t *tracker) overdue() {
 		return
 	}
 	t.arm()
+	if t.isLate() {
+		t.look()
+	}
+}
+
+// late reports whether a call takes long.
+func (t *tracker) late() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.isLate()
+}
+
+func (t *tracker) isLate() bool {
 	for _, began := range t.calls {
 		if time.Since(began) >= t.slow {
-			t.look()
-			return
+			return true
 		}
 	}
+	return false
 }

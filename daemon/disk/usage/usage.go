@@ -1,24 +1,26 @@
 // Package usage judges what volumes take of their limits: which are nearly full, which a bounded
 // number of metrics is about, whether files have escaped the limits, and whether there are projects
-// for more volumes.
+// for more volumes. Of volumes without limits it keeps what their directories took (Figures).
 //
 // It reads no disk (package volume does) and writes no event (package controller does).
 package usage
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
-// Volume is a volume of a pool that has a project, and what that takes and may take.
+// Volume is a volume of a pool, and what it takes: by its project, with what that may take, or as
+// its directory was read.
 type Volume struct {
 	PV, Namespace, Claim, ClaimUID string
 	quota.Usage
+	Measured *Measured // nil: it has a project
 }
 
 // Part is the larger part of its limits that a volume takes: of bytes, or of inodes. 0 for one
@@ -34,7 +36,8 @@ func part(used, limit uint64) float64 {
 	return float64(used) / float64(limit)
 }
 
-// Pool is what the filesystem of a pool says of projects.
+// Pool is what the filesystem of a pool says of projects or, without these, what its directories
+// take.
 type Pool struct {
 	Volumes []Volume      // those that have a project, by project
 	Others  []quota.Usage // projects that no record has; the first may be 0, of files without a project
@@ -48,14 +51,18 @@ type Pool struct {
 	// the pool's alone, or the pool has volumes without a limit, or directories that no record
 	// knows.
 	Mixed bool
+
+	// Of a pool without project quotas: each volume's figure by PV, also of snapshots and inline
+	// volumes, and whether one of them is an estimate.
+	Measured map[string]Measured
+	Estimate bool
+	Oldest   time.Time // of the figures that Used is the sum of; zero: one is missing
 }
 
-// Fullest returns the n volumes that take the largest part of their limits.
+// Fullest returns the n volumes that take the largest part of their limits, or most.
 func Fullest(all []Volume, n int) []Volume {
 	all = slices.Clone(all)
-	slices.SortFunc(all, func(a, b Volume) int {
-		return cmp.Or(cmp.Compare(b.Part(), a.Part()), cmp.Compare(a.PV, b.PV))
-	})
+	slices.SortFunc(all, byFullness)
 	return all[:min(max(n, 0), len(all))]
 }
 

@@ -43,6 +43,7 @@ type Pool struct {
 	fsyncs     fsyncGroup
 	ordered    ordered
 	urgent     atomic.Int64 // calls in the foreground: a purge makes room for them
+	measures   atomic.Bool  // a call reads what a volume takes
 	purging    chan struct{}
 	purged     atomic.Pointer[string] // the volume that Purge works on, nil for none
 

@@ -22,6 +22,7 @@ type call struct {
 	id         mounts.Identity // where it works
 	background atomic.Bool
 	copies     atomic.Bool
+	patient    atomic.Bool  // it closes no pool, however long it waits
 	got        atomic.Int64 // when it began, or the filesystem last replied, in ns since the pool's birth
 }
 
@@ -35,13 +36,16 @@ type Waiting struct {
 
 // Waiting returns the call that is waiting longest, of those that have waited for the limit or
 // longer: from its beginning, or since the last of its many entries for Purge, Sweep and List.
-// Purges have four times the limit, and copies eighty times.
+// Purges have four times the limit, and copies eighty times. What reads how much volumes take has
+// none: one bad directory of a tenant is no reason to close the pool.
 func (p *Pool) Waiting(limit time.Duration) (longest Waiting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.calls {
 		waited, allowed := time.Since(p.born)-time.Duration(c.got.Load()), limit
 		switch {
+		case c.patient.Load():
+			continue
 		case c.copies.Load():
 			allowed *= copyFactor
 		case c.background.Load():

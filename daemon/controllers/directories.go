@@ -1,0 +1,149 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+)
+
+const (
+	// directoryEvery is how often a volume's directory is read at most.
+	directoryEvery = time.Hour
+	// directoryLook is how often it is looked whether one is due.
+	directoryLook = 5 * time.Second
+	// restFactor is how many times as long as a call read nothing is read after it, so that this
+	// takes at most a tenth of a disk's time, and less of what responds slower.
+	restFactor = 9
+	leastRest  = 50 * time.Millisecond
+	// readMost is how long one volume is read, in all calls.
+	readMost = 20 * time.Second
+)
+
+// errLags is why a volume was not read to its end.
+var errLags = errors.New("the pool is slow or closed")
+
+// measured reports whether a pool's volumes are measured by their directories: by a daemon that
+// works in it, as no quota tells what they take.
+func (c *Controller) measured(w *poolWorker) bool {
+	return c.Measure && w.Name != "" && w.Quota != plan.QuotaProject
+}
+
+// measureDirectories reads what volumes without quotas take, one volume at a time of all pools. Of
+// a pool that is slow or closed nothing is read; one that hangs in a call leaves the call behind.
+func (c *Controller) measureDirectories(ctx context.Context) {
+	for ctx.Err() == nil {
+		w, r := c.nextDirectory(ctx, time.Now())
+		if w == nil {
+			pauseFor(ctx, directoryLook)
+			continue
+		}
+		w.Figures.Begin(r.PV, time.Now())
+		m, err := c.measureDirectory(ctx, w, r.PV)
+		c.directoryDone(ctx, w, r, m, err)
+	}
+}
+
+// nextDirectory returns the volume that was not measured for longest, if one is due. A pool that is
+// closed has no figures: those of before may be of other storage.
+func (c *Controller) nextDirectory(ctx context.Context, now time.Time) (of *poolWorker, r record.Record) {
+	var longest time.Time
+	for _, w := range c.workers {
+		if !c.measured(w) {
+			continue
+		}
+		if _, open := w.disk.Open(ctx); !open || !w.elector.Leads() {
+			c.tellFigures(w, usage.Pool{})
+			continue
+		}
+		if known := w.takes.Load(); known == nil || known.Measured == nil {
+			c.tellFigures(w, w.Figures.Pool())
+		}
+		one, since, due := w.Figures.Next(now.Add(-directoryEvery))
+		if due && !w.disk.Lags() && (of == nil || since.Before(longest)) {
+			of, r, longest = w, one, since
+		}
+	}
+	return of, r
+}
+
+// tellFigures is takes for what changed.
+func (c *Controller) tellFigures(w *poolWorker, p usage.Pool) {
+	if known := w.takes.Load(); p.Measured == nil && (known == nil || known.Measured == nil) {
+		return
+	}
+	c.takes(w, p)
+}
+
+// measureDirectory reads what a volume takes, in short calls with pauses.
+func (c *Controller) measureDirectory(ctx context.Context, w *poolWorker, pv string) (
+	seen usage.Measured, err error) {
+	var sample usage.Sample
+	spent, err := c.readFor(ctx, w, func(h disk.Handle) (err error) {
+		seen, err = h.Measure(pv)
+		return err
+	})
+	if err != nil || !seen.Estimate {
+		return seen, err
+	}
+	for spent < readMost && !sample.Enough() {
+		took, err := c.readFor(ctx, w, func(h disk.Handle) error {
+			more, err := h.Sample(pv)
+			sample = sample.Plus(more)
+			return err
+		})
+		if err != nil {
+			return seen, err
+		}
+		spent += took
+	}
+	return sample.Estimate(seen), nil
+}
+
+// readFor makes one call in a pool that responds, and pauses after it.
+func (c *Controller) readFor(ctx context.Context, w *poolWorker,
+	call func(disk.Handle) error) (took time.Duration, err error) {
+	h, open := w.disk.Open(ctx)
+	if !open || w.disk.Lags() {
+		return 0, errLags
+	}
+	began := time.Now()
+	err = call(h)
+	took = time.Since(began)
+	pauseFor(ctx, max(leastRest, restFactor*took))
+	return took, err
+}
+
+// pauseFor waits, or until ctx ends.
+func pauseFor(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// directoryDone keeps a figure. One that there is none of keeps that of before, until an hour later.
+func (c *Controller) directoryDone(ctx context.Context, w *poolWorker, r record.Record,
+	m usage.Measured, err error) {
+	key := "usage/" + w.Name + "/" + r.PV
+	if err == nil {
+		c.said.Forget(key)
+		w.Figures.Set(r.PV, m)
+		c.tellFigures(w, w.Figures.Pool())
+		return
+	}
+	moved := errors.Is(err, volume.ErrDirectoryReplaced) || errors.Is(err, volume.ErrNotRecorded) ||
+		errors.Is(err, volume.ErrPlace) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errLags)
+	if ctx.Err() == nil && !moved && c.said.New(key, err.Error()) {
+		c.Log.Warn("what a volume takes could not be read: "+err.Error(),
+			"volume", r.PV, "pool", w.Name)
+	}
+}
