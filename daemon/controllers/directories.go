@@ -22,6 +22,9 @@ const (
 	// takes at most a tenth of a disk's time, and less of what responds slower.
 	restFactor = 9
 	leastRest  = 50 * time.Millisecond
+	mostRest   = 30 * time.Second // also after a call that was left behind
+	// callMost is when a call is left behind that gets no response.
+	callMost = time.Minute
 	// readMost is how long one volume is read, in all calls.
 	readMost = 20 * time.Second
 )
@@ -109,14 +112,16 @@ func (c *Controller) measureDirectory(ctx context.Context, w *poolWorker, pv str
 // readFor makes one call in a pool that responds, and pauses after it.
 func (c *Controller) readFor(ctx context.Context, w *poolWorker,
 	call func(disk.Handle) error) (took time.Duration, err error) {
-	h, open := w.disk.Open(ctx)
+	limited, cancel := context.WithTimeout(ctx, callMost)
+	defer cancel()
+	h, open := w.disk.Open(limited)
 	if !open || w.disk.Lags() {
 		return 0, errLags
 	}
 	began := time.Now()
 	err = call(h)
 	took = time.Since(began)
-	pauseFor(ctx, max(leastRest, restFactor*took))
+	pauseFor(ctx, min(max(leastRest, restFactor*took), mostRest))
 	return took, err
 }
 

@@ -30,11 +30,13 @@ type Pool struct {
 	Since   time.Time `json:"since"`
 	Volumes int       `json:"volumes"`
 	// Lost is of how many volumes the data is missing or the record damaged.
-	Lost     int     `json:"lost,omitempty"`
-	Size     uint64  `json:"size,omitempty"`
-	Used     *uint64 `json:"used,omitempty"`
-	Promised *uint64 `json:"promised,omitempty"`
-	Free     *uint64 `json:"free,omitempty"`
+	Lost int     `json:"lost,omitempty"`
+	Size uint64  `json:"size,omitempty"`
+	Used *uint64 `json:"used,omitempty"`
+	// UsedEstimate: not all directories were read for Used.
+	UsedEstimate bool    `json:"usedEstimate,omitempty"`
+	Promised     *uint64 `json:"promised,omitempty"`
+	Free         *uint64 `json:"free,omitempty"`
 }
 
 // Values of Pool.State.
