@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
@@ -66,6 +67,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer release()
 	defer os.Remove(filepath.Join(o.RuntimeDir, StatusFile))
+	_ = os.Remove(filepath.Join(o.RuntimeDir, UsageFile)) // of one that was killed
+	defer os.Remove(filepath.Join(o.RuntimeDir, UsageFile))
 	d := &daemon{Options: o, store: map[storeKey]*volume.Pool{}, promises: capacity.NewBook(), changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), locks: ownership.NewLocks(state.PoolLocks, o.StateDir)}
 	defer d.locks.Keep(nil)
 	d.metrics = metrics.New(o.Version, metrics.Sources{
@@ -111,7 +114,10 @@ type daemon struct {
 	// store is kept across reloads: an operation that hangs in the kernel ends some day, and must
 	// find the same locks as those that began later.
 	store map[storeKey]*volume.Pool
-	begun volume.BegunProjects
+	// figures are kept likewise, so that a reload has nothing measured again.
+	figures map[storeKey]*usage.Figures
+	usage   map[string]map[string]usage.Measured // as it was written last
+	begun   volume.BegunProjects
 	// promises is kept likewise.
 	promises *capacity.Book
 	locks    *ownership.Locks
@@ -374,7 +380,7 @@ func (d *daemon) keep(g *generation, say func(Status)) {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
 	s := g.status()
-	if err := s.write(d.RuntimeDir); err != nil {
+	if err := errors.Join(s.write(d.RuntimeDir), d.keepUsage(g)); err != nil {
 		d.Log.Warn(fmt.Sprintf("the status file was not written: %v", err))
 	}
 	say(s)
@@ -392,7 +398,8 @@ func (d *daemon) rooms() map[string]metrics.Room {
 		if r.Size == 0 {
 			continue
 		}
-		one := metrics.Room{Free: r.Free, Used: g.used(p, r)}
+		takes := g.used(p, r)
+		one := metrics.Room{Free: r.Free, Used: takes.Used, Estimate: takes.Estimate}
 		if room, own, counted := g.controller.Room(p.Name); counted {
 			one.Free, one.Promised, one.Counted = room.Free, own, true
 		}

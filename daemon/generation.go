@@ -131,7 +131,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		AllHeld: g.filter.AllHeld,
 		API:     g.client, Events: g.client, Published: g.publishers,
 		Metrics: observer{d.metrics, d.changed, g.publishers}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
-		Tick: tick, Deadline: deadline, Workers: workers,
+		Tick: tick, Deadline: deadline, Workers: workers, Measure: cfg.VolumeMetrics > 0,
 	}
 	if slices.ContainsFunc(cfg.Pools, config.Pool.TakesSnapshots) {
 		g.contents = g.client.Contents(func(was, now *snapshotapi.Content) { g.controller.ContentChanged(was, now) })
@@ -382,7 +382,7 @@ func (g *generation) status() Status {
 	for _, p := range g.cfg.Pools {
 		state := g.controller.Reported(p.Name)
 		pool := poolStatus(state, p)
-		pool.Used, pool.States = g.used(p, state.Report), g.controller.States(p.Name)
+		pool.take(g.used(p, state.Report), g.controller.States(p.Name))
 		pool.Volumes, pool.Worker = counts[pool.Name], leadership.NodeOf(g.controller.Leader(pool.Name))
 		pool.promise(g.controller.Room(pool.Name))
 		s.Pools = append(s.Pools, pool)

@@ -4,6 +4,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -23,6 +24,7 @@ func (d *daemon) pools(cfg config.Config, cluster func() string) []controllers.P
 		all = append(all, controllers.PoolParts{
 			Pool: planPool(p), Storage: store, Label: labelOf(p), Probe: probe, Opened: probe.Opened,
 			Account: d.promises.Account(accountKey(p)), Overcommit: p.Overcommit,
+			Figures: d.figuresOf(p),
 		})
 	}
 	return all
@@ -64,8 +66,21 @@ func planPool(p config.Pool) plan.Pool {
 	}
 }
 
+// figuresOf are kept for the pool also where its configuration changes.
+func (d *daemon) figuresOf(p config.Pool) *usage.Figures {
+	if d.figures == nil {
+		d.figures = map[storeKey]*usage.Figures{}
+	}
+	if d.figures[keyOf(p)] == nil {
+		d.figures[keyOf(p)] = new(usage.Figures)
+	}
+	return d.figures[keyOf(p)]
+}
+
+func keyOf(p config.Pool) storeKey { return storeKey{p.Name, p.Path, p.MountPoint, p.Scope} }
+
 func (d *daemon) storeOf(p config.Pool, node string) *volume.Pool {
-	key := storeKey{p.Name, p.Path, p.MountPoint, p.Scope}
+	key := keyOf(p)
 	if d.store[key] == nil {
 		d.store[key] = volume.New(volume.Options{Name: p.Name, Path: p.Path, HostID: hostID(p, node)})
 	}

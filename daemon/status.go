@@ -82,8 +82,12 @@ type PoolStatus struct {
 	Size uint64 `json:"size,omitempty"` // absent while the storage is
 	// Free is what one more volume may take; absent as well, and until what is promised was counted.
 	Free *uint64 `json:"free,omitempty"`
-	// Used is what its volumes take (Used); absent where that is not known.
-	Used *uint64 `json:"used,omitempty"`
+	// Used is what its volumes take (Used); absent where that is not known. Where it is by their
+	// directories, UsedMeasured is when the first of these was read, and UsedEstimate is true if not
+	// all were read to their end.
+	Used         *uint64    `json:"used,omitempty"`
+	UsedMeasured *time.Time `json:"usedMeasured,omitempty"`
+	UsedEstimate bool       `json:"usedEstimate,omitempty"`
 	// Promised is to this pool's volumes, whether or not they use it; absent until it was counted.
 	Promised *uint64 `json:"promised,omitempty"`
 	// Device is major:minor of its filesystem. Pools with the same share what is free.

@@ -271,7 +271,7 @@ func clusterPools(_ context.Context, v *overview.Overview, _ looking) columned {
 			status = one.NodeStatus + "; was " + status
 		}
 		is.rows = append(is.rows, []string{node, name, status, age(one.Since, v.Now),
-			fmt.Sprint(one.Volumes), known(one.Used), known(one.Promised),
+			fmt.Sprint(one.Volumes), taken(one.Used, one.UsedEstimate), known(one.Promised),
 			freeOf(one.Free, one.Size), fmt.Sprint(one.Lost)})
 		is.names = append(is.names, one.Node+"/"+one.Name)
 		about := fmt.Sprintf("pool %s of node %s: ", name, node)

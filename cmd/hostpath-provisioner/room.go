@@ -20,7 +20,7 @@ import (
 type probed struct {
 	hostcheck.Report
 	promised *uint64 // to the pool's volumes, in bytes; nil: the records were not read
-	used     *uint64 // what they take; nil: that is not known
+	used     *uint64 // what they take; nil: only a running daemon knows, or nobody
 	note     string  // what check says besides, "" for nothing
 }
 
@@ -57,7 +57,7 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool) []probed {
 func (one *probed) judge(pool config.Pool, onDevice uint64, all []hostcheck.Report) {
 	r := &one.Report
 	if one.used == nil && one.promised != nil {
-		one.used = daemon.Used(volumeusage.Pool{}, *r, daemon.Alone(pool, r.Device, all))
+		one.used = daemon.Used(volumeusage.Pool{}, *r, daemon.Alone(pool, r.Device, all)).Used
 	}
 	if one.promised == nil || r.Size == 0 {
 		return
@@ -86,7 +86,7 @@ func (p *program) probeCounted(ctx context.Context, pool config.Pool) probed {
 		store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 		store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
 		if takes, err := store.Usage(ctx, r.Identity); err == nil {
-			one.used = daemon.Used(takes, r, false)
+			one.used = daemon.Used(takes, r, false).Used
 			one.Findings = append(one.Findings, projects(takes)...)
 		}
 	}

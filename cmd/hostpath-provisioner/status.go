@@ -106,7 +106,7 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	table := newTable(w, "POOL", "PATH", "STATUS", "SINCE", "VOLUMES", "USED", "PROMISED", "FREE")
 	for _, pool := range s.Pools {
 		table.row(pool.Name, pool.Path, verdictOf(pool), age(pool.Since, now), volumesOf(s, pool),
-			known(pool.Used), known(pool.Promised), freeOf(pool.Free, pool.Size))
+			taken(pool.Used, pool.UsedEstimate), known(pool.Promised), freeOf(pool.Free, pool.Size))
 	}
 	if err := table.flush(); err != nil {
 		return err
@@ -172,6 +172,14 @@ func known(bytes *uint64) string {
 		return ""
 	}
 	return words.Size(*bytes)
+}
+
+// taken is known with a mark for an estimate.
+func taken(bytes *uint64, estimate bool) string {
+	if bytes == nil || !estimate {
+		return known(bytes)
+	}
+	return "~" + known(bytes)
 }
 
 func verdictOf(pool daemon.PoolStatus) string {

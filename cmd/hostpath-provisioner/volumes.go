@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -58,10 +59,14 @@ type volumeRow struct {
 	Unwatched bool   `json:"unwatched,omitempty"` // no daemon of this node finds its object by labels
 	Node      string `json:"node,omitempty"`      // whose label it has, if that is another node
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
+	// Elsewhere it is what the daemon found in its directory, when, and whether that is an estimate.
 	Used        *uint64 `json:"used,omitempty"` // bytes
 	Limit       uint64  `json:"limit,omitempty"`
 	InodesUsed  *uint64 `json:"inodesUsed,omitempty"`
 	InodesLimit uint64  `json:"inodesLimit,omitempty"`
+
+	Measured *time.Time `json:"measured,omitempty"`
+	Estimate bool       `json:"estimate,omitempty"`
 }
 
 func (p *program) volumesCommand() *cobra.Command {
@@ -96,7 +101,7 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 		}
 	}
 	p.lookUp(ctx, disks, &objects)
-	all := join(disks, objects)
+	all := join(p.measured(disks), objects)
 	if objects.err != nil {
 		fmt.Fprintf(p.stderr, "%s: warning: the Kubernetes API was not read: %v\n", name, objects.err)
 	}
@@ -124,20 +129,21 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 // writeVolumes prints what volumes take where a pool has limits.
 func (p *program) writeVolumes(volumes []volumeRow, pools []config.Pool) error {
 	limited := slices.ContainsFunc(pools, func(p config.Pool) bool { return p.Quota == config.QuotaProject })
+	measured := slices.ContainsFunc(volumes, func(v volumeRow) bool { return v.Measured != nil })
 	columns := []string{"VOLUME", "CLAIM", "POOL", "SIZE", "STATE"}
 	if limited {
 		columns = slices.Insert(columns, 4, "USED", "LIMIT")
+	} else if measured {
+		columns = slices.Insert(columns, 4, "USED")
 	}
 	table := newTable(p.stdout, columns...)
 	for _, v := range volumes {
 		size := sizeOf(uint64(max(v.Size, 0)))
 		cells := []string{printable(v.Volume), v.claim(), v.Pool, size, v.state()}
 		if limited {
-			used := ""
-			if v.Used != nil {
-				used = words.Size(*v.Used)
-			}
-			cells = slices.Insert(cells, 4, used, sizeOf(v.Limit))
+			cells = slices.Insert(cells, 4, v.used(p.now), sizeOf(v.Limit))
+		} else if measured {
+			cells = slices.Insert(cells, 4, v.used(p.now))
 		}
 		table.row(cells...)
 	}
@@ -250,9 +256,10 @@ type disk struct {
 	pool      string
 	inventory volume.Inventory
 	mark      hostcheck.Marker
-	usage     map[uint32]quota.Usage // by project
-	err       error                  // why it was not looked at
-	stranger  error                  // why the objects that were read are not this pool's
+	usage     map[uint32]quota.Usage          // by project
+	measured  map[string]volumeusage.Measured // by volume
+	err       error                           // why it was not looked at
+	stranger  error                           // why the objects that were read are not this pool's
 }
 
 func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
@@ -299,19 +306,6 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	}
 }
 
-// usage is what projects take, of a pool that limits volumes by them.
-func (p *program) usage(ctx context.Context, store *volume.Pool, report hostcheck.Report) map[uint32]quota.Usage {
-	all, err := store.Projects(ctx, report.Identity)
-	if err != nil {
-		fmt.Fprintf(p.stderr, "%s: warning: %v\n", name, err)
-	}
-	by := map[uint32]quota.Usage{}
-	for _, u := range all {
-		by[u.ID] = u
-	}
-	return by
-}
-
 // join puts the disks beside the API: every record, every object of a pool that was asked for, and
 // what is neither.
 func join(disks []disk, api objects) listed {
@@ -340,6 +334,7 @@ func rows(d disk, api objects) []volumeRow {
 	for _, v := range d.inventory.Volumes {
 		row := recordRow(d.pool, v)
 		row.takes(d.usage, v.ProjectID)
+		row.took(d.measured)
 		pv := cmp.Or(known[v.PV], others[v.PV])
 		asked := api.err == nil
 		if pv == nil && asked {
@@ -396,15 +391,6 @@ func ofPool(pool string, volumes []*corev1.PersistentVolume) map[string]*corev1.
 
 func recordRow(pool string, r record.Record) volumeRow {
 	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool, Directory: r.Directory, Size: r.Requested, Promised: r.Promised}
-}
-
-// takes fills in what the volume's project takes.
-func (r *volumeRow) takes(usage map[uint32]quota.Usage, project uint32) {
-	u, known := usage[project]
-	if !known || project == 0 {
-		return
-	}
-	r.Used, r.Limit, r.InodesUsed, r.InodesLimit = &u.Bytes, u.Limit.Bytes, &u.Inodes, u.Limit.Inodes
 }
 
 // boundTo takes the claim of the volume's object. That is another than the record's after a volume

@@ -57,6 +57,8 @@ type Room struct {
 	Promised uint64  // to the pool's volumes
 	Counted  bool    // Promised is known
 	Used     *uint64 // what they take; nil: that is not known
+	// Estimate: it is by directories, not all of which were read.
+	Estimate bool
 }
 
 // Health is the health of the daemon and of the API, without that of the pools.
@@ -264,7 +266,11 @@ var (
 	provisionable = prometheus.NewDesc(namespace+"_pool_provisionable_bytes", "What one more volume can get: what is available, less the reserve, and no more than was not promised.", []string{"pool"}, nil)
 	used          = prometheus.NewDesc(namespace+"_pool_used_bytes",
 		"What the pool's volumes take, by their quotas, or what is in use on the filesystem "+
-			"that is the pool's alone; absent where neither is.", []string{"pool"}, nil)
+			"that is the pool's alone, or by their directories; absent where none is known.",
+		[]string{"pool"}, nil)
+	usedEstimate = prometheus.NewDesc(namespace+"_pool_used_estimate",
+		"1 if pool_used_bytes is by directories and one of them was not read to its end, else 0.",
+		[]string{"pool"}, nil)
 	promised = prometheus.NewDesc(namespace+"_pool_promised_bytes", "What the pool keeps for its volumes, whether or not they use it: the sum of their sizes.", []string{"pool"}, nil)
 )
 
@@ -272,6 +278,7 @@ var (
 func (roomOf) Describe(ch chan<- *prometheus.Desc) {
 	ch <- provisionable
 	ch <- used
+	ch <- usedEstimate
 	ch <- promised
 }
 
@@ -281,6 +288,8 @@ func (r roomOf) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(provisionable, prometheus.GaugeValue, float64(room.Free), pool)
 		if room.Used != nil {
 			ch <- prometheus.MustNewConstMetric(used, prometheus.GaugeValue, float64(*room.Used), pool)
+			ch <- prometheus.MustNewConstMetric(usedEstimate, prometheus.GaugeValue,
+				boolean(room.Estimate), pool)
 		}
 		if room.Counted {
 			ch <- prometheus.MustNewConstMetric(promised, prometheus.GaugeValue, float64(room.Promised), pool)

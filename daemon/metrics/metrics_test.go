@@ -54,7 +54,7 @@ hostpath_provisioner_pool_provisionable_bytes{pool="new"} 7
 # HELP hostpath_provisioner_pool_size_bytes Size of the pool's filesystem.
 # TYPE hostpath_provisioner_pool_size_bytes gauge
 hostpath_provisioner_pool_size_bytes{pool="fast"} 100
-# HELP hostpath_provisioner_pool_used_bytes What the pool's volumes take, by their quotas, or what is in use on the filesystem that is the pool's alone; absent where neither is.
+# HELP hostpath_provisioner_pool_used_bytes What the pool's volumes take, by their quotas, or what is in use on the filesystem that is the pool's alone, or by their directories; absent where none is known.
 # TYPE hostpath_provisioner_pool_used_bytes gauge
 hostpath_provisioner_pool_used_bytes{pool="fast"} 9
 # HELP hostpath_provisioner_pool_volumes Volume objects of this node, by pool.

@@ -21,15 +21,28 @@ func volumeDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(namespace+"_"+name, help, volumeLabels, nil)
 }
 
-// volumeFigures are the figures of a volume with a project quota. A limit that it has not has no
-// series.
+// volumeFigures are the figures of a volume, by its project quota or its directory. A limit that it
+// has not has no series.
 var volumeFigures = []struct {
 	desc *prometheus.Desc
 	of   func(usage.Volume) (value uint64, known bool)
 }{
-	{volumeDesc("volume_used_bytes", "What a volume takes of its filesystem, by its quota; of the fullest volumes."), func(v usage.Volume) (uint64, bool) { return v.Bytes, true }},
+	{volumeDesc("volume_used_bytes", "What a volume takes of its filesystem, by its quota or its directory; of the fullest volumes."), func(v usage.Volume) (uint64, bool) { return v.Bytes, true }},
 	{volumeDesc("volume_limit_bytes", "What a volume may take, by its quota."), func(v usage.Volume) (uint64, bool) { return v.Limit.Bytes, v.Limit.Bytes > 0 }},
-	{volumeDesc("volume_inodes_used", "Files and directories of a volume, by its quota."), func(v usage.Volume) (uint64, bool) { return v.Inodes, true }},
+	{volumeDesc("volume_inodes_used", "Files and directories of a volume, by its quota or its directory."), func(v usage.Volume) (uint64, bool) { return v.Inodes, true }},
+	{volumeDesc("volume_used_estimate",
+		"1 if not all of a volume's directory was read for what it takes, else 0; absent with a quota."),
+		func(v usage.Volume) (uint64, bool) {
+			return uint64(boolean(v.Measured != nil && v.Measured.Estimate)), v.Measured != nil
+		}},
+	{volumeDesc("volume_used_timestamp_seconds",
+		"When a volume's directory was read for what it takes; absent with a quota."),
+		func(v usage.Volume) (uint64, bool) {
+			if v.Measured == nil {
+				return 0, false
+			}
+			return uint64(v.Measured.At.Unix()), true
+		}},
 	{volumeDesc("volume_inodes_limit", "How many files and directories a volume may have, by its quota."), func(v usage.Volume) (uint64, bool) { return v.Limit.Inodes, v.Limit.Inodes > 0 }},
 }
 
