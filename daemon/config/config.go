@@ -80,7 +80,8 @@ type Config struct {
 	// WebError is why that file cannot be used, nil if it can or there is none. Without it
 	// everything but the metrics works.
 	WebError error
-	// VolumeMetrics is how many volumes have metrics of their own at most, 0 for none.
+	// VolumeMetrics is how many volumes have metrics of their own at most. 0: none, and volumes
+	// without a quota are not measured.
 	VolumeMetrics int
 	// PublishCapacity: the scheduler is told what each class can still get on this node.
 	PublishCapacity bool
