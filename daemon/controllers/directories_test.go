@@ -220,6 +220,21 @@ func TestMeasureHangs(t *testing.T) {
 	})
 }
 
+// A call that gets no response while its pool stays open is left behind, too.
+func TestMeasureHangsInAnOpenPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := measuring(t)
+		hang := make(chan struct{})
+		defer close(hang)
+		d.storage["fast"].hang = hang
+		defer d.run()()
+		d.after(5*time.Minute, "fast-1 fast-2")
+		if got := d.storage["other"].reads(); got != "other-1 other-2" {
+			t.Errorf("of the other pool: %q", got)
+		}
+	})
+}
+
 // The end waits for no call, and for no pause.
 func TestMeasureEnds(t *testing.T) {
 	for name, hangs := range map[string]bool{"in a call": true, "in a pause": false} {

@@ -101,7 +101,7 @@ func (p *Pool) measuring(ctx context.Context, id mounts.Identity, pv string,
 		defer unix.Close(top)
 		now := time.Now()
 		pace := &pace{ctx: ctx, pool: p, call: s.call, began: now}
-		return s.detached(work(measuring{pace, top, now.Add(measuredFor)}))
+		return s.detached(work(measuring{pace, top, now.Add(p.measureFor)}))
 	}())
 }
 

@@ -51,6 +51,7 @@ func TestMeasure(t *testing.T) {
 		t.Run(fs, func(t *testing.T) {
 			mount := hosttest.PoolMount(t, hosttest.Mkfs(t, fs, 400))
 			r := onDisk(t, mount)
+			r.measureFor = time.Minute // the machine may be busy
 			dir := r.create(t, pv)
 			in := func(name string) string { return filepath.Join(dir, name) }
 			filled(t, in("a/large"), 0, 8<<20)
@@ -138,12 +139,57 @@ func TestMeasureManyFiles(t *testing.T) {
 	}
 }
 
+// A call that has no time left says what it saw until then, and makes one probe, also of a directory
+// that is read longer: the probe counts what it has read of that.
+func TestMeasureIsShort(t *testing.T) {
+	r := onTmpfs(t)
+	dir := r.create(t, pv)
+	for i := range 20_000 {
+		must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o600))
+	}
+	r.measureFor = 0
+	m, err := r.Measure(t.Context(), r.id, pv)
+	if must(t, err); !m.Estimate || m.Inodes > 0 {
+		t.Errorf("%+v", m)
+	}
+	s, err := r.Sample(t.Context(), r.id, pv)
+	if must(t, err); s.Probes != 1 || s.Inodes < ofEach || s.Inodes > 10_000 {
+		t.Errorf("%+v", s)
+	}
+	r.measureFor = time.Minute
+	s, err = r.Sample(t.Context(), r.id, pv)
+	if must(t, err); !s.Enough() || off(uint64(s.Inodes)/uint64(s.Probes), 20_001) > 0.001 {
+		t.Errorf("with time: %+v", s)
+	}
+}
+
+// Files with several names count once in an estimate, too, whichever of them is found.
+func TestSampleLinks(t *testing.T) {
+	r := onTmpfs(t)
+	dir := r.create(t, pv)
+	for i := range 1000 {
+		in := filepath.Join(dir, fmt.Sprint("a", i/50), strconv.Itoa(i))
+		filled(t, in, 0, 4096)
+		other := filepath.Join(dir, fmt.Sprint("b", i%20))
+		must(t, errors.Join(os.MkdirAll(other, 0o755), os.Link(in, filepath.Join(other, strconv.Itoa(i)))))
+	}
+	r.measureFor = time.Minute
+	s, err := r.Sample(t.Context(), r.id, pv)
+	must(t, err)
+	got, want := s.Estimate(usage.Measured{}), du(t, dir)
+	if !s.Enough() || want.Inodes != 1041 || off(got.Inodes, want.Inodes) > 0.1 ||
+		off(got.Bytes, want.Bytes) > 0.1 {
+		t.Errorf("%+v: %+v, du has %+v", s, got, want)
+	}
+}
+
 // off is by which part a number differs from another.
 func off(got, want uint64) float64 { return math.Abs(float64(got)/float64(want) - 1) }
 
 // Files that come and go while they are counted are no error; what stays is counted.
 func TestMeasureMeanwhile(t *testing.T) {
 	r := onTmpfs(t)
+	r.measureFor = time.Minute
 	dir := r.create(t, pv)
 	filled(t, filepath.Join(dir, "stays"), 0, 1<<20)
 	stop, stopped := make(chan struct{}), make(chan struct{})

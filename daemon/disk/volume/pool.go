@@ -42,8 +42,9 @@ type Pool struct {
 	turns      turns // of Apply
 	fsyncs     fsyncGroup
 	ordered    ordered
-	urgent     atomic.Int64 // calls in the foreground: a purge makes room for them
-	measures   atomic.Bool  // a call reads what a volume takes
+	urgent     atomic.Int64  // calls in the foreground: a purge makes room for them
+	measures   atomic.Bool   // a call reads what a volume takes
+	measureFor time.Duration // how long such a call may last
 	purging    chan struct{}
 	purged     atomic.Pointer[string] // the volume that Purge works on, nil for none
 
@@ -61,9 +62,9 @@ func New(o Options) *Pool {
 	return &Pool{
 		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID, atCrashPoint: o.AtStep,
 		fsyncs:  fsyncGroup{dirs: map[fsyncKey]*shared{}, sync: fsync},
-		purging: make(chan struct{}, 1),
-		calls:   map[*call]struct{}{},
-		born:    time.Now(),
+		purging: make(chan struct{}, 1), measureFor: measuredFor,
+		calls: map[*call]struct{}{},
+		born:  time.Now(),
 	}
 }
 
