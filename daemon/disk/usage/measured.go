@@ -34,7 +34,7 @@ const (
 	fewestProbes = 64
 	mostEntries  = 50_000
 	// precise is the standard error at which there are enough probes, as a part of their mean.
-	precise = 0.05
+	precise = 0.03
 )
 
 // Add takes what one probe found.
