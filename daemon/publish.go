@@ -112,7 +112,8 @@ func stateOf(s Status) presence.State {
 			Name: p.Name, State: p.State(), Reason: p.Reason, Message: p.Message,
 			Since: p.Since.UTC().Truncate(time.Second), Volumes: p.Volumes,
 			Lost: p.States["missing"] + p.States["damaged"],
-			Size: p.Size, Used: p.Used, UsedEstimate: p.UsedEstimate, Promised: p.Promised, Free: p.Free,
+			Size: p.Size, Used: p.Used, UsedEstimate: p.UsedEstimate, Promised: p.Promised,
+			Free: p.Free,
 		})
 	}
 	return told

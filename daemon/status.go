@@ -83,8 +83,8 @@ type PoolStatus struct {
 	// Free is what one more volume may take; absent as well, and until what is promised was counted.
 	Free *uint64 `json:"free,omitempty"`
 	// Used is what its volumes take (Used); absent where that is not known. Where it is by their
-	// directories, UsedMeasured is when the first of these was read, and UsedEstimate is true if not
-	// all were read to their end.
+	// directories, UsedMeasured is when the first of these was read, and UsedEstimate is true if
+	// not all were read to their end.
 	Used         *uint64    `json:"used,omitempty"`
 	UsedMeasured *time.Time `json:"usedMeasured,omitempty"`
 	UsedEstimate bool       `json:"usedEstimate,omitempty"`

@@ -13,8 +13,8 @@ import (
 
 // Takes is what a pool's volumes take.
 type Takes struct {
-	// Used is in bytes: by their quotas, or else what is in use on the filesystem of a pool that has
-	// one for itself, which are some blocks more, or else by their directories. nil: not known.
+	// Used is in bytes: by their quotas, or else what is in use on the filesystem of a pool that
+	// has one for itself, which are some blocks more, or else by their directories. nil: not known.
 	Used *uint64
 	// Of the last kind: whether it is an estimate, and when the oldest of the figures was read.
 	Estimate bool

@@ -26,11 +26,12 @@ func TestUsed(t *testing.T) {
 		known bool
 		by    bool // their directories
 	}{
-		"quotas":                {usage.Pool{Range: 5, Used: 9}, true, 9, true, false},
-		"its own filesystem":    {read, true, 65, true, false},
-		"directories":           {read, false, 7, true, true},
-		"not each was read":     {usage.Pool{Used: 7}, false, 0, false, false},
-		"quotas without limits": {usage.Pool{Range: 5, Used: 9, Oldest: noon}, false, 9, true, false},
+		"quotas":             {usage.Pool{Range: 5, Used: 9}, true, 9, true, false},
+		"its own filesystem": {read, true, 65, true, false},
+		"directories":        {read, false, 7, true, true},
+		"not each was read":  {usage.Pool{Used: 7}, false, 0, false, false},
+		"quotas and directories": {
+			usage.Pool{Range: 5, Used: 9, Oldest: noon}, false, 9, true, false},
 	} {
 		got := Used(c.takes, r, c.alone)
 		if (got.Used != nil) != c.known || c.known && *got.Used != c.want ||
@@ -50,7 +51,8 @@ func TestFiguresStay(t *testing.T) {
 	p := poolOf("fast", config.QuotaOff, 1, 2)
 	changed, moved := p, p
 	changed.ReservePercent, moved.Path = 50, "/srv/other"
-	if first := d.figuresOf(p); first == nil || d.figuresOf(changed) != first || d.figuresOf(moved) == first {
+	first := d.figuresOf(p)
+	if first == nil || d.figuresOf(changed) != first || d.figuresOf(moved) == first {
 		t.Error("the figures are of the wrong pool")
 	}
 }

@@ -40,8 +40,9 @@ func (s sick) EachLease(_ context.Context, visit func(*coordinationv1.Lease)) er
 	}
 	pool := func(name, state, reason, message string, lost int) presence.Pool {
 		return presence.Pool{Name: name, State: state, Reason: reason, Message: message, Lost: lost,
-			Since: noon.Add(-3 * time.Hour), Volumes: 2, Size: *size(100), Used: size(10), UsedEstimate: name == "slow",
-			Promised: size(20), Free: size(70)}
+			Since: noon.Add(-3 * time.Hour), Volumes: 2, Size: *size(100), Used: size(10),
+			UsedEstimate: name == "slow",
+			Promised:     size(20), Free: size(70)}
 	}
 	well := pool("fast", presence.PoolOpen, "", "", 0)
 	of("node-a", time.Minute, "", "", well)

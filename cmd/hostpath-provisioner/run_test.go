@@ -378,8 +378,9 @@ func TestStatus(t *testing.T) {
 	bad := good
 	bad.Ready, bad.API, bad.Sentence = false, "connection refused", "waiting for the API: connection refused; pool bulk is closed: it is not mounted"
 	bad.Pools = append(bad.Pools, daemon.PoolStatus{Name: "bulk", Path: "/srv/bulk", Since: noon.Add(-50 * time.Hour), Reason: "NotMounted", Message: "nothing is mounted at /srv/bulk"},
-		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Used: &used, UsedEstimate: true, Findings: []hostcheck.Finding{
-			{Reason: "ModeTooOpen", Severity: hostcheck.Warn, Message: "the directory /srv/new has mode 0755"}}},
+		daemon.PoolStatus{Name: "new", Path: "/srv/new", Open: true, Used: &used,
+			UsedEstimate: true, Findings: []hostcheck.Finding{
+				{Reason: "ModeTooOpen", Severity: hostcheck.Warn, Message: "the directory /srv/new has mode 0755"}}},
 		daemon.PoolStatus{Name: "files", Path: "/srv/files", Open: true, Scope: "shared", Worker: "node-b"},
 		daemon.PoolStatus{Name: "more", Path: "/srv/more", Open: true, Scope: "shared"})
 	bad.Left = map[string]int{"old": 3}

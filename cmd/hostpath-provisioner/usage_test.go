@@ -60,7 +60,8 @@ pvc-c   ns/c   fast  -         0 B      1.0 MiB   archive
 func TestMeasuredIsListed(t *testing.T) {
 	dir := t.TempDir()
 	at := func(ago time.Duration) time.Time { return noon.Add(-ago) }
-	text, err := json.Marshal(daemon.UsageText{Schema: 1, Pools: map[string]map[string]volumeusage.Measured{
+	type figures = map[string]volumeusage.Measured
+	text, err := json.Marshal(daemon.UsageText{Schema: 1, Pools: map[string]figures{
 		"fast": {"pvc-a": {Bytes: 1 << 20, Inodes: 3, At: at(5 * time.Minute)},
 			"pvc-b": {Bytes: 2 << 30, Inodes: 70000, Estimate: true, At: at(time.Minute)},
 			"pvc-c": {Bytes: 7 << 20, At: at(0)}, "pvc-d": {Bytes: 8 << 20, At: at(0)}},
@@ -69,7 +70,8 @@ func TestMeasuredIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := disk{pool: "fast", usage: map[uint32]quota.Usage{6: {ID: 6, Bytes: 5, Limit: quota.Limit{Bytes: 9}}},
+	limited := quota.Usage{ID: 6, Bytes: 5, Limit: quota.Limit{Bytes: 9}}
+	d := disk{pool: "fast", usage: map[uint32]quota.Usage{6: limited},
 		inventory: volume.Inventory{
 			Volumes: []record.Record{
 				{PV: "pvc-a", Namespace: "ns", Claim: "a", Place: record.InPool},
@@ -77,7 +79,8 @@ func TestMeasuredIsListed(t *testing.T) {
 				{PV: "pvc-c", Namespace: "ns", Claim: "c", ProjectID: 6, Place: record.InPool},
 				{PV: "pvc-e", Namespace: "ns", Claim: "e", Place: record.InPool},
 			},
-			Archived: []record.Record{{PV: "pvc-d", Namespace: "ns", Claim: "d", Place: record.InArchive}},
+			Archived: []record.Record{
+				{PV: "pvc-d", Namespace: "ns", Claim: "d", Place: record.InArchive}},
 		}}
 	for content, want := range map[string]string{
 		string(text): `VOLUME  CLAIM  POOL  SIZE  USED               STATE
@@ -95,7 +98,8 @@ pvc-e   ns/e   fast  -     orphaned
 pvc-d   ns/d   fast  -     archive
 `,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, daemon.UsageFile), []byte(content), 0o600); err != nil {
+		file := filepath.Join(dir, daemon.UsageFile)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
@@ -107,8 +111,9 @@ pvc-d   ns/d   fast  -     archive
 		if out.String() != want {
 			t.Errorf("got\n%swant\n%s", out.String(), want)
 		}
-		if content != "{" && (all[1].Measured == nil || !all[1].Estimate || *all[1].InodesUsed != 70000) {
-			t.Errorf("%+v", all[1])
+		b := all[1]
+		if content != "{" && (b.Measured == nil || !b.Estimate || *b.InodesUsed != 70000) {
+			t.Errorf("%+v", b)
 		}
 	}
 }

@@ -59,7 +59,7 @@ type volumeRow struct {
 	Unwatched bool   `json:"unwatched,omitempty"` // no daemon of this node finds its object by labels
 	Node      string `json:"node,omitempty"`      // whose label it has, if that is another node
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
-	// Elsewhere it is what the daemon found in its directory, when, and whether that is an estimate.
+	// Elsewhere it is what the daemon found in its directory, when, and if that is an estimate.
 	Used        *uint64 `json:"used,omitempty"` // bytes
 	Limit       uint64  `json:"limit,omitempty"`
 	InodesUsed  *uint64 `json:"inodesUsed,omitempty"`

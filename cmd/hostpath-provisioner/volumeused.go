@@ -13,12 +13,13 @@ import (
 )
 
 // usage is what projects take, of a pool that limits volumes by them.
-func (p *program) usage(ctx context.Context, store *volume.Pool, report hostcheck.Report) map[uint32]quota.Usage {
+func (p *program) usage(ctx context.Context, store *volume.Pool, report hostcheck.Report) (
+	by map[uint32]quota.Usage) {
 	all, err := store.Projects(ctx, report.Identity)
 	if err != nil {
 		fmt.Fprintf(p.stderr, "%s: warning: %v\n", name, err)
 	}
-	by := map[uint32]quota.Usage{}
+	by = map[uint32]quota.Usage{}
 	for _, u := range all {
 		by[u.ID] = u
 	}
@@ -43,7 +44,8 @@ func (r *volumeRow) takes(usage map[uint32]quota.Usage, project uint32) {
 	if !known || project == 0 {
 		return
 	}
-	r.Used, r.Limit, r.InodesUsed, r.InodesLimit = &u.Bytes, u.Limit.Bytes, &u.Inodes, u.Limit.Inodes
+	r.Used, r.Limit = &u.Bytes, u.Limit.Bytes
+	r.InodesUsed, r.InodesLimit = &u.Inodes, u.Limit.Inodes
 }
 
 // took fills in what the volume's directory took, where no project tells.

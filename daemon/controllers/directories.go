@@ -55,7 +55,8 @@ func (c *Controller) measureDirectories(ctx context.Context) {
 
 // nextDirectory returns the volume that was not measured for longest, if one is due. A pool that is
 // closed has no figures: those of before may be of other storage.
-func (c *Controller) nextDirectory(ctx context.Context, now time.Time) (of *poolWorker, r record.Record) {
+func (c *Controller) nextDirectory(ctx context.Context, now time.Time) (
+	of *poolWorker, r record.Record) {
 	var longest time.Time
 	for _, w := range c.workers {
 		if !c.measured(w) {
@@ -135,7 +136,7 @@ func pauseFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// directoryDone keeps a figure. One that there is none of keeps that of before, until an hour later.
+// directoryDone keeps a figure. Where there is none that of before stays, until an hour later.
 func (c *Controller) directoryDone(ctx context.Context, w *poolWorker, r record.Record,
 	m usage.Measured, err error) {
 	key := "usage/" + w.Name + "/" + r.PV

@@ -30,7 +30,8 @@ type walked struct {
 	hang chan struct{} // nil: it does not
 }
 
-func (s *walked) Measure(ctx context.Context, id mounts.Identity, pv string) (usage.Measured, error) {
+func (s *walked) Measure(ctx context.Context, id mounts.Identity, pv string) (
+	usage.Measured, error) {
 	s.mu.Lock()
 	s.read = append(s.read, pv)
 	hang := s.hang
@@ -66,8 +67,8 @@ type hearer struct {
 func (h hearer) Usage(pool string, takes usage.Pool) { h.told[pool] = takes }
 
 func measuring(t *testing.T) *directories {
-	d := &directories{T: t, gate: gate.New("fast", "other", "limited"), storage: map[string]*walked{},
-		told: map[string]usage.Pool{}}
+	d := &directories{T: t, gate: gate.New("fast", "other", "limited"),
+		storage: map[string]*walked{}, told: map[string]usage.Pool{}}
 	o := Options{
 		Self: plan.Self{Node: "node-a"}, Gate: d.gate, Log: slog.New(slog.DiscardHandler),
 		Metrics: hearer{told: d.told}, Deadline: time.Minute, Measure: true,
@@ -124,7 +125,7 @@ func (d *directories) must(err error) {
 	}
 }
 
-// set has a pool looked at, which takes that long, and finds it closed for a reason if there is one.
+// set has a pool looked at, which takes that long, and finds it closed if there is a reason.
 func (d *directories) set(name string, took time.Duration, reasons ...string) {
 	d.Helper()
 	r := hostcheck.Report{Pool: name, Size: 1 << 40, Available: 1 << 40, Took: took}
@@ -196,7 +197,7 @@ func TestMeasureDirectories(t *testing.T) {
 }
 
 // A call that hangs keeps neither the other pools waiting, once its pool is closed, nor the end.
-// The volume has its next turn an hour later, and not as soon as the pool is open: it may hang again.
+// The volume has its next turn an hour later, and not with the pool's opening: it may hang again.
 func TestMeasureHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := measuring(t)

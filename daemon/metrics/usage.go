@@ -27,11 +27,16 @@ var volumeFigures = []struct {
 	desc *prometheus.Desc
 	of   func(usage.Volume) (value uint64, known bool)
 }{
-	{volumeDesc("volume_used_bytes", "What a volume takes of its filesystem, by its quota or its directory; of the fullest volumes."), func(v usage.Volume) (uint64, bool) { return v.Bytes, true }},
+	{volumeDesc("volume_used_bytes",
+		"What a volume takes of its filesystem, by its quota or its directory; "+
+			"of the fullest volumes."),
+		func(v usage.Volume) (uint64, bool) { return v.Bytes, true }},
 	{volumeDesc("volume_limit_bytes", "What a volume may take, by its quota."), func(v usage.Volume) (uint64, bool) { return v.Limit.Bytes, v.Limit.Bytes > 0 }},
-	{volumeDesc("volume_inodes_used", "Files and directories of a volume, by its quota or its directory."), func(v usage.Volume) (uint64, bool) { return v.Inodes, true }},
+	{volumeDesc("volume_inodes_used",
+		"Files and directories of a volume, by its quota or its directory."),
+		func(v usage.Volume) (uint64, bool) { return v.Inodes, true }},
 	{volumeDesc("volume_used_estimate",
-		"1 if not all of a volume's directory was read for what it takes, else 0; absent with a quota."),
+		"1 if a volume's directory was not read to its end for that, else 0; absent with a quota."),
 		func(v usage.Volume) (uint64, bool) {
 			return uint64(boolean(v.Measured != nil && v.Measured.Estimate)), v.Measured != nil
 		}},

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -61,46 +62,52 @@ hostpath_provisioner_pool_projects_taken{pool="c"} 3
 	}
 }
 
-// Of volumes without limits those that take most have series, with the time at which they were read,
-// and whether that is an estimate.
+// Of volumes without limits those that take most have series, with the time at which they were
+// read, and whether that is an estimate.
 func TestMeasured(t *testing.T) {
-	m := New("test", Sources{Volumes: func() map[string]int { return nil }, Health: noHealth, Rooms: noRooms})
+	m := New("test", Sources{Health: noHealth, Rooms: noRooms,
+		Volumes: func() map[string]int { return nil }})
 	m.LimitVolumes(2)
+	at := time.Unix(1700000000, 5)
 	read := func(pv string, bytes uint64, estimate bool) usage.Volume {
-		v := usage.Volume{PV: pv, Namespace: "ns", Claim: "c", Usage: quota.Usage{Bytes: bytes, Inodes: 3}}
-		v.Measured = &usage.Measured{Bytes: bytes, Inodes: 3, Estimate: estimate, At: time.Unix(1700000000, 5)}
+		v := usage.Volume{PV: pv, Usage: quota.Usage{Bytes: bytes, Inodes: 3}}
+		v.Measured = &usage.Measured{Bytes: bytes, Inodes: 3, Estimate: estimate, At: at}
 		return v
 	}
-	m.Usage("a", usage.Pool{Volumes: []usage.Volume{read("a1", 1, true), read("a2", 30, false), read("a3", 20, true)}})
-	const want = `
-# HELP hostpath_provisioner_volume_inodes_used Files and directories of a volume, by its quota or its directory.
-# TYPE hostpath_provisioner_volume_inodes_used gauge
-hostpath_provisioner_volume_inodes_used{namespace="ns",persistentvolumeclaim="c",pool="a",volume="a2"} 3
-hostpath_provisioner_volume_inodes_used{namespace="ns",persistentvolumeclaim="c",pool="a",volume="a3"} 3
-# HELP hostpath_provisioner_volume_used_bytes What a volume takes of its filesystem, by its quota or its directory; of the fullest volumes.
-# TYPE hostpath_provisioner_volume_used_bytes gauge
-hostpath_provisioner_volume_used_bytes{namespace="ns",persistentvolumeclaim="c",pool="a",volume="a2"} 30
-hostpath_provisioner_volume_used_bytes{namespace="ns",persistentvolumeclaim="c",pool="a",volume="a3"} 20
-# HELP hostpath_provisioner_volume_used_estimate 1 if not all of a volume's directory was read for what it takes, else 0; absent with a quota.
-# TYPE hostpath_provisioner_volume_used_estimate gauge
-hostpath_provisioner_volume_used_estimate{namespace="ns",persistentvolumeclaim="c",pool="a",volume="a2"} 0
-hostpath_provisioner_volume_used_estimate{namespace="ns",persistentvolumeclaim="c",pool="a",volume="a3"} 1
-# HELP hostpath_provisioner_volume_used_timestamp_seconds When a volume's directory was read for what it takes; absent with a quota.
-# TYPE hostpath_provisioner_volume_used_timestamp_seconds gauge
-hostpath_provisioner_volume_used_timestamp_seconds{namespace="ns",persistentvolumeclaim="c",pool="a",volume="a2"} 1.7e+09
-hostpath_provisioner_volume_used_timestamp_seconds{namespace="ns",persistentvolumeclaim="c",pool="a",volume="a3"} 1.7e+09
-`
-	var names []string
-	for _, name := range []string{"used_bytes", "inodes_used", "used_estimate", "used_timestamp_seconds", "limit_bytes"} {
-		names = append(names, "hostpath_provisioner_volume_"+name)
+	m.Usage("a", usage.Pool{Volumes: []usage.Volume{
+		read("a1", 1, true), read("a2", 30, false), read("a3", 20, true)}})
+	want := map[string]float64{
+		"used_bytes a2": 30, "inodes_used a2": 3, "used_estimate a2": 0,
+		"used_bytes a3": 20, "inodes_used a3": 3, "used_estimate a3": 1,
+		"used_timestamp_seconds a2": 1700000000, "used_timestamp_seconds a3": 1700000000,
 	}
-	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {
-		t.Error(err)
+	if got := seriesOf(t, m); !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	m.Usage("a", usage.Pool{Volumes: []usage.Volume{volumeOf("a1", 10, 0)}})
-	for _, name := range names[2:4] {
-		if n, err := testutil.GatherAndCount(m.Registry, name); n != 0 || err != nil {
-			t.Errorf("%s of a volume with a quota: %d, %v", name, n, err)
+	want = map[string]float64{"used_bytes a1": 10, "inodes_used a1": 3, "limit_bytes a1": 100}
+	if got := seriesOf(t, m); !maps.Equal(got, want) {
+		t.Errorf("with a quota: got  %v\nwant %v", got, want)
+	}
+}
+
+// seriesOf are the series of volumes, by metric and volume.
+func seriesOf(t *testing.T, m *Metrics) map[string]float64 {
+	t.Helper()
+	families, err := m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, family := range families {
+		name, is := strings.CutPrefix(family.GetName(), "hostpath_provisioner_volume_")
+		for _, one := range family.GetMetric() {
+			for _, label := range one.GetLabel() {
+				if is && label.GetName() == "volume" {
+					all[name+" "+label.GetValue()] = one.GetGauge().GetValue()
+				}
+			}
 		}
 	}
+	return all
 }

@@ -67,7 +67,7 @@ func TestUsedWithoutQuotas(t *testing.T) {
 		return rows[small.Name].Measured != nil && rows[large.Name].Measured != nil
 	})
 	for pv, want := range map[string]struct{ bytes, inodes uint64 }{
-		small.Name: {1 << 20, 3}, large.Name: {8 << 20, 4}, // with the directory, and one file before
+		small.Name: {1 << 20, 3}, large.Name: {8 << 20, 4}, // the directory, and a file of before
 	} {
 		got := rows[pv]
 		if got.Estimate || got.InodesUsed != want.inodes || got.Used < want.bytes ||
@@ -75,7 +75,8 @@ func TestUsedWithoutQuotas(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", pv, got, want)
 		}
 	}
-	if out, _ := h.Call("volumes"); !strings.Contains(out, "USED") || !strings.Contains(out, "s ago") {
+	out, _ := h.Call("volumes")
+	if !strings.Contains(out, "USED") || !strings.Contains(out, "s ago") {
 		t.Errorf("the table:\n%s", out)
 	}
 	sum := rows[small.Name].Used + rows[large.Name].Used
@@ -85,7 +86,8 @@ func TestUsedWithoutQuotas(t *testing.T) {
 		return fmt.Sprintf("hostpath_provisioner_volume_%s{namespace=%q,persistentvolumeclaim=%q,"+
 			"pool=\"fast\",volume=%q} %v\n", name, w.Namespace, claim, pv, value)
 	}
-	_, scraped, _ := strings.Cut(page(w, "http://"+address+"/metrics"), "\n# HELP hostpath_provisioner_pool_used")
+	scrape := func() string { return page(w, "http://"+address+"/metrics") }
+	_, scraped, _ := strings.Cut(scrape(), "\n# HELP hostpath_provisioner_pool_used")
 	for _, want := range []string{
 		series("inodes_used", small.Name, 3), series("inodes_used", large.Name, 4),
 		series("used_estimate", small.Name, 0), series("used_estimate", large.Name, 0),
@@ -106,10 +108,12 @@ func TestUsedWithoutQuotas(t *testing.T) {
 
 	hosttest.Unmount(t, mount)
 	w.Eventually("nobody tells it of a closed pool", func() bool {
-		return !strings.Contains(page(w, "http://"+address+"/metrics"), "volume_used_bytes{")
+		return !strings.Contains(scrape(), "volume_used_bytes{")
 	})
 	image.Mount(t, mount)
-	w.Eventually("it is told again", func() bool { return h.usedRows()[large.Name].Measured != nil })
+	w.Eventually("it is told again", func() bool {
+		return h.usedRows()[large.Name].Measured != nil
+	})
 	for pv, now := range h.usedRows() {
 		if now.Measured == nil || !now.Measured.Equal(*rows[pv].Measured) {
 			t.Errorf("read again: %+v, before %+v", now, rows[pv])

@@ -81,7 +81,8 @@ func TestFigures(t *testing.T) {
 	f.Set("s", Measured{Bytes: 6, Inodes: 1, Estimate: true, At: noon.Add(-time.Hour)})
 	f.Expect(all)
 	p := f.Pool()
-	if p.Used != 11 || !p.Estimate || !p.Oldest.Equal(noon.Add(-time.Hour)) || len(p.Measured) != 2 {
+	if p.Used != 11 || !p.Estimate || !p.Oldest.Equal(noon.Add(-time.Hour)) ||
+		len(p.Measured) != 2 {
 		t.Errorf("with both: %+v", p)
 	}
 	if len(p.Volumes) != 1 || p.Volumes[0].Claim != "c" || p.Volumes[0].Bytes != 5 ||

@@ -35,7 +35,8 @@ var errEnough = errors.New("enough was read")
 // Measure returns what a recorded volume's directory takes: the blocks of all that is in it, a file
 // with several names once. It is an estimate, of what was seen, if the bounds of a call or an error
 // kept it from the rest. It waits for no other call, and nothing waits for it.
-func (p *Pool) Measure(ctx context.Context, id mounts.Identity, pv string) (m usage.Measured, err error) {
+func (p *Pool) Measure(ctx context.Context, id mounts.Identity, pv string) (
+	m usage.Measured, err error) {
 	err = p.measuring(ctx, id, pv, func(c measuring) error {
 		w := measurer{measuring: c, links: map[file]bool{}}
 		err := tree.Walk(ctx, c.top, ".", w.visit)
@@ -49,7 +50,8 @@ func (p *Pool) Measure(ctx context.Context, id mounts.Identity, pv string) (m us
 }
 
 // Sample returns some probes of what such a directory takes.
-func (p *Pool) Sample(ctx context.Context, id mounts.Identity, pv string) (s usage.Sample, err error) {
+func (p *Pool) Sample(ctx context.Context, id mounts.Identity, pv string) (
+	s usage.Sample, err error) {
 	err = p.measuring(ctx, id, pv, func(c measuring) error {
 		probe := prober{measuring: c, buffer: make([]byte, probePiece)}
 		for again := true; again && !s.Enough(); again = time.Now().Before(c.until) {
@@ -244,8 +246,8 @@ func (w *prober) level(dir int, weight *float64) (below []string, err error) {
 	return below, nil
 }
 
-// some are some names of a directory, each as likely as any other, and how many names it has: of one
-// that is read longer than a call may last, as many as were read.
+// some are some names of a directory, each as likely as any other, and how many names it has: of
+// one that is read longer than a call may last, as many as were read.
 func (w *prober) some(dir int) (names []string, all int, err error) {
 	var piece []string
 	for more := true; more && (all == 0 || time.Now().Before(w.until)); {
