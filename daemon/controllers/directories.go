@@ -38,9 +38,24 @@ func (c *Controller) measured(w *poolWorker) bool {
 	return c.Measure && w.Name != "" && w.Quota != plan.QuotaProject
 }
 
+// expectDirectories takes which volumes a pool has now: what went is told no more.
+func (c *Controller) expectDirectories(w *poolWorker, records []record.Record) {
+	w.Figures.Expect(records)
+	if known := w.takes.Load(); c.measured(w) && known != nil && known.Measured != nil {
+		c.takes(w, w.Figures.Pool())
+	}
+}
+
 // measureDirectories reads what volumes without quotas take, one volume at a time of all pools. Of
 // a pool that is slow or closed nothing is read; one that hangs in a call leaves the call behind.
 func (c *Controller) measureDirectories(ctx context.Context) {
+	defer func() { // the next configuration may not have the pools
+		for _, w := range c.workers {
+			if c.measured(w) {
+				c.tellFigures(w, usage.Pool{})
+			}
+		}
+	}()
 	for ctx.Err() == nil {
 		w, r := c.nextDirectory(ctx, time.Now())
 		if w == nil {

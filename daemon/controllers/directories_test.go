@@ -196,6 +196,21 @@ func TestMeasureDirectories(t *testing.T) {
 	})
 }
 
+// What a volume took is told no more once the pool's records are read without it.
+func TestMeasuredVolumeGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := measuring(t)
+		defer d.run()()
+		d.after(time.Minute, "fast-1 fast-2")
+		left, err := d.storage["fast"].List(t.Context(), d.gate.State("fast").Identity())
+		d.must(err)
+		d.expectDirectories(d.workers["fast"], left.Volumes[:1])
+		if told := d.told["fast"]; len(told.Volumes) != 1 || told.Used >= 1<<20 {
+			t.Errorf("told is %+v", told)
+		}
+	})
+}
+
 // A call that hangs keeps neither the other pools waiting, once its pool is closed, nor the end.
 // The volume has its next turn an hour later, and not with the pool's opening: it may hang again.
 func TestMeasureHangs(t *testing.T) {
@@ -252,6 +267,9 @@ func TestMeasureEnds(t *testing.T) {
 			began := time.Now()
 			if stop(); time.Since(began) > 0 {
 				t.Errorf("%s: the end took %s", name, time.Since(began))
+			}
+			if told := d.told["fast"]; told.Measured != nil {
+				t.Errorf("%s: after the end: %+v", name, told)
 			}
 		})
 	}

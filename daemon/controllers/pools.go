@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -83,6 +84,7 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	}
 	if !after.Removable() && !stillOpening(sound, before, after) {
 		w.disk.Close()
+		c.tellFigures(w, usage.Pool{})
 	}
 	w.elector.Look() // a leader that cannot work any more leaves the pool to another node
 	seen := w.asReported(after)

@@ -84,7 +84,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		return err
 	}
 	w.tally.count(inventory)
-	w.Figures.Expect(inventory.Volumes)
+	c.expectDirectories(w, inventory.Volumes)
 	records := inventory.Volumes
 	if w.owner.Count(records, mark) {
 		return nil // the gate closes
