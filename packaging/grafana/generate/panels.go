@@ -32,7 +32,11 @@ type panel struct {
 type query struct{ expression, legend string }
 
 // notShown are metrics that are in no panel, and why.
-var notShown = map[string]string{}
+var notShown = map[string]string{
+	"pool_used_estimate":            "it marks a figure: the commands show it as ~",
+	"volume_used_estimate":          "it marks a figure: the commands show it as ~",
+	"volume_used_timestamp_seconds": "it is the age of a figure: volumes shows it",
+}
 
 const (
 	ofPool   = "{{instance}} {{pool}}"
