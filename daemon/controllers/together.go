@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -81,6 +82,27 @@ func (t *together) endAll() {
 	}
 }
 
+// all are the claims for which something is held, by UID.
+func (t *together) all() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.held))
+}
+
+// remember puts this in the place of what is held, and forgets which claims wait.
+func (t *together) remember(uids []string, drop func(uid string) func()) {
+	t.mu.Lock()
+	for _, one := range t.held {
+		one.timer.Stop()
+	}
+	t.held, t.waiting = nil, podclaims.Waiting{}
+	t.mu.Unlock()
+	t.finder.Forget()
+	for _, uid := range uids {
+		t.hold(uid, drop(uid))
+	}
+}
+
 // ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
 func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) {
 	for _, claim := range c.Listers.Claims.List() {
@@ -121,7 +143,8 @@ func (c *Controller) mayMake(
 		c.allFits(ctx, f.Claim) {
 		return true, 0, nil
 	}
-	pods, known, err := c.pods.finder.Using(f.Claim.Namespace, f.Claim.Name, time.Now().Add(-f.Age))
+	pods, known, err := c.pods.finder.Using(
+		f.Claim.Namespace, f.Claim.Name, c.inFlight.chosenAt(string(f.Claim.UID)))
 	if err != nil || !known {
 		return false, podsAgain, err
 	}
@@ -143,8 +166,8 @@ func (c *Controller) mayMake(
 // allFits reports whether a claim need not be compared with its pod's other claims: there is none,
 // or all that waits in its namespace, and comes to this node from others at this moment, has room.
 func (c *Controller) allFits(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
-	need := c.pods.waiting.Need(claim.Namespace)
 	whole := c.AllHeld == nil || c.AllHeld(claim.Namespace)
+	need := c.pods.waiting.Need(claim.Namespace)
 	if need.Alone || need.Refused || !whole {
 		return need.Alone && whole
 	}

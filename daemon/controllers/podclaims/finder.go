@@ -96,6 +96,23 @@ func (f *Finder) Using(namespace, claim string, after time.Time) (pods []Pod, kn
 	return nil, false, nil
 }
 
+// Forget forgets what was listed.
+func (f *Finder) Forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.looks)
+}
+
+// Look lists what Using asked for, where Run does not run, and reports whether that was anything.
+func (f *Finder) Look(ctx context.Context) (looked bool) {
+	for ; f.spaces.Len() > 0; looked = true {
+		namespace, _ := f.spaces.Get()
+		f.look(ctx, namespace)
+		f.spaces.Done(namespace)
+	}
+	return looked
+}
+
 func (f *Finder) look(ctx context.Context, namespace string) {
 	l, names := look{began: time.Now(), pods: map[string][]Pod{}}, 0
 	l.err = f.api.FewPods(ctx, namespace, unscheduled, func(p *corev1.Pod) {
