@@ -53,6 +53,13 @@ func (f *inFlight) chosen(uid, node string) time.Duration {
 	return time.Since(c.since)
 }
 
+// chosenAt is when the claim was first seen with the node that is chosen for it.
+func (f *inFlight) chosenAt(uid string) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.get(uid).since
+}
+
 // backlog is what arrive returned when the claim came as it is now.
 func (f *inFlight) backlog(uid string, arrive func() time.Duration) time.Duration {
 	f.mu.Lock()

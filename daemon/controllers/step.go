@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -23,6 +26,7 @@ const (
 	WorkPurge   Kind = "purge"   // one volume in the trash, by name
 	WorkRecords Kind = "records" // all records of a pool
 	WorkLook    Kind = "look"    // a probe of the pool
+	WorkHeld    Kind = "held"    // room that is held for a claim too long, by the claim's UID
 )
 
 // Work is one piece of work in a pool, with its names as far as its kind needs them.
@@ -31,15 +35,20 @@ type Work struct {
 	Pool, Namespace, Name, UID string
 }
 
-// Do does one piece of work to its end, as a worker of Run would, with the copy that it begins, and
-// returns when it has to be repeated if nothing changes. It takes nothing from the queues. Where
-// Run runs, Do must not be called.
+// Do does one piece of work to its end, as a worker of Run would, with the copy that it begins and
+// the list of pods that it waits for, and returns when it has to be repeated if nothing changes. It
+// takes nothing from the queues. Where Run runs, Do must not be called.
 func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	w := c.workers[work.Pool]
 	switch work.Kind {
 	case WorkClaim:
 		defer c.copies.going.Wait()
-		return c.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
+		for {
+			after, err := c.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
+			if !c.pods.finder.Look(ctx) {
+				return after, err
+			}
+		}
 	case WorkContent:
 		defer c.copies.going.Wait()
 		return c.content(ctx, item{name: work.Name, uid: work.UID})
@@ -49,6 +58,9 @@ func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 		return c.purge(ctx, w, work.Name)
 	case WorkRecords:
 		return 0, c.recheck(ctx, w)
+	case WorkHeld:
+		c.pods.end(work.UID)
+		return 0, nil
 	default:
 		c.look(ctx, w)
 		return 0, nil
@@ -89,6 +101,7 @@ type Memory struct {
 	Published   []string                   // claims by UID whose object was made just now, sorted
 	Promised    map[string]capacity.Memory // by pool: the accounts that were counted
 	Copies      map[string]error           // that ended and whose claims were not looked at since, by the UID of these; nil is success
+	Held        []string                   // claims by UID for which room is held, sorted
 	// Detached has the UIDs of volume objects whose directory on this node was taken away
 	// (everynode.Directory.Memory).
 	Detached map[string]bool
@@ -103,6 +116,7 @@ func (c *Controller) Memory() Memory {
 			m.Promised[name] = account
 		}
 	}
+	m.Held = c.pods.all()
 	c.inFlight.mu.Lock()
 	defer c.inFlight.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(c.inFlight.claims)) {
@@ -140,11 +154,25 @@ func (c *Controller) Remember(m Memory) {
 		}
 		w.disk.Account.Remember(m.Promised[name])
 	}
+	c.pods.remember(m.Held, c.reserved)
 	c.expander = c.newExpander()
 	c.copies.remember(m.Copies)
 	c.sources.forget()
 	c.said, c.limiter = report.Dedup{}, report.Limiter{} // what was told is told again
 	c.refusals = c.newRefusals()
+}
+
+// reserved is what ends the reservation of a claim's room: nothing where its volume had a promise
+// before.
+func (c *Controller) reserved(uid string) (drop func()) {
+	claim := corev1.PersistentVolumeClaim{}
+	claim.UID = types.UID(uid)
+	for _, w := range c.workers {
+		if drop = w.disk.Reserved(plan.VolumeName(&claim)); drop != nil {
+			return drop
+		}
+	}
+	return func() {}
 }
 
 // RememberLease puts this in the place of what the process knows of a shared pool's lease.

@@ -22,12 +22,18 @@ func TestMemory(t *testing.T) {
 	c.inFlight.made("uid-1", w.Name)
 	c.inFlight.published("uid-2")
 	c.inFlight.seen("uid-3")
-	account := capacity.Memory{Known: true, Of: mounts.Identity{Inode: 1}, Volumes: map[string]capacity.Promise{"pvc-1": {Volume: 5, Archived: 1}}}
+	account := capacity.Memory{Known: true, Of: mounts.Identity{Inode: 1},
+		Volumes: map[string]capacity.Promise{
+			"pvc-1": {Volume: 5, Archived: 1}, "pvc-uid-5": {Volume: 4},
+		},
+		Reserved: map[string]capacity.Ended{"pvc-uid-5": {}}}
 	w.disk.Account.Remember(account)
+	c.pods.remember([]string{"uid-5", "uid-6"}, c.reserved)
 	w.everyNode.Remember(map[string]bool{"uid-4": true})
 	m := c.Memory()
 	want := Memory{Begun: []string{letGoKey("pvc-1")}, Copies: map[string]error{}, Unpublished: map[string]string{"uid-1": w.Name}, Published: []string{"uid-2"},
-		Promised: map[string]capacity.Memory{w.Name: account}, Detached: map[string]bool{"uid-4": true}}
+		Promised: map[string]capacity.Memory{w.Name: account}, Held: []string{"uid-5", "uid-6"},
+		Detached: map[string]bool{"uid-4": true}}
 	if !reflect.DeepEqual(m, want) {
 		t.Errorf("it knows %+v, want %+v", m, want)
 	}
@@ -41,8 +47,17 @@ func TestMemory(t *testing.T) {
 	if got := other.Memory(); !reflect.DeepEqual(got, want) {
 		t.Errorf("the other one knows %+v, want %+v", got, want)
 	}
-	if promised, known := other.workers[w.Name].disk.Account.Promised(); promised != 6 || !known {
+	if promised, known := other.workers[w.Name].disk.Account.Promised(); promised != 10 || !known {
 		t.Errorf("%d bytes are promised, known: %t", promised, known)
+	}
+	for _, uid := range m.Held {
+		_, err := other.Do(t.Context(), Work{Kind: WorkHeld, UID: uid})
+		if err != nil || other.pods.has(uid) {
+			t.Errorf("%s is held: %v", uid, err)
+		}
+	}
+	if promised, _ := other.workers[w.Name].disk.Account.Promised(); promised != 6 {
+		t.Errorf("%d bytes are promised, and none are held", promised)
 	}
 	if other.inFlight.awaited("uid-2") == 0 || !other.inFlight.busy("uid-1") {
 		t.Error("it does not act on it")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -42,7 +43,9 @@ const (
 	podsAgain = 50 * time.Millisecond
 )
 
+// hold holds room for a claim, in the place of what was held for it.
 func (t *together) hold(uid string, drop func()) {
+	t.end(uid)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held == nil {
@@ -78,6 +81,27 @@ func (t *together) endAll() {
 	for _, one := range all {
 		one.timer.Stop()
 		one.drop()
+	}
+}
+
+// all are the claims for which something is held, by UID.
+func (t *together) all() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Sorted(maps.Keys(t.held))
+}
+
+// remember puts this in the place of what is held, and forgets which claims wait.
+func (t *together) remember(uids []string, drop func(uid string) func()) {
+	t.mu.Lock()
+	for _, one := range t.held {
+		one.timer.Stop()
+	}
+	t.held, t.waiting = nil, podclaims.Waiting{}
+	t.mu.Unlock()
+	t.finder.Forget()
+	for _, uid := range uids {
+		t.hold(uid, drop(uid))
 	}
 }
 
@@ -117,13 +141,21 @@ func (c *Controller) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 func (c *Controller) mayMake(
 	ctx context.Context, f plan.ClaimFacts,
 ) (may bool, after time.Duration, err error) {
-	if !c.PodClaim(f.Claim, f.Class, f.Pool) || c.pods.has(string(f.Claim.UID)) ||
-		c.allFits(ctx, f.Claim) {
+	key := f.Claim.Namespace + "/" + f.Claim.Name
+	if now, kept := c.Listers.Claims.Get(key); !kept || now.UID != f.Claim.UID {
+		return false, 0, nil // it went meanwhile, and waits no more; the watch brings that
+	}
+	if !c.PodClaim(f.Claim, f.Class, f.Pool) || c.holds(f.Claim) ||
+		c.allFits(ctx, f) {
 		return true, 0, nil
 	}
-	pods, known, err := c.pods.finder.Using(f.Claim.Namespace, f.Claim.Name, time.Now().Add(-f.Age))
+	pods, known, err := c.pods.finder.Using(
+		f.Claim.Namespace, f.Claim.Name, c.inFlight.chosenAt(string(f.Claim.UID)))
 	if err != nil || !known {
 		return false, podsAgain, err
+	}
+	if err := c.reserveBegun(ctx, f.Claim.Namespace); err != nil {
+		return false, 0, err
 	}
 	var refused []plan.Together
 	for _, pod := range pods { // of several that share the claim one is enough
@@ -142,23 +174,78 @@ func (c *Controller) mayMake(
 
 // allFits reports whether a claim need not be compared with its pod's other claims: there is none,
 // or all that waits in its namespace, and comes to this node from others at this moment, has room.
-func (c *Controller) allFits(ctx context.Context, claim *corev1.PersistentVolumeClaim) bool {
-	need := c.pods.waiting.Need(claim.Namespace)
-	whole := c.AllHeld == nil || c.AllHeld(claim.Namespace)
-	if need.Alone || need.Refused || !whole {
-		return need.Alone && whole
+// Then it has its own, by which reserveBegun knows its pod.
+func (c *Controller) allFits(ctx context.Context, f plan.ClaimFacts) bool {
+	if c.AllHeld != nil && !c.AllHeld(f.Claim.Namespace) {
+		return false
 	}
+	for pool := range c.pods.waiting.Need(f.Claim.Namespace).Bytes {
+		h, _ := c.workers[pool].disk.Open(ctx)
+		h.Room() // counted before the lock is held
+	}
+	c.placing.Lock()
+	defer c.placing.Unlock()
+	need := c.pods.waiting.Need(f.Claim.Namespace)
+	if need.Alone || need.Refused || !c.fit(ctx, need) {
+		return need.Alone
+	}
+	_, drop, err := c.reserve(ctx, &f)
+	if err == nil {
+		c.pods.hold(string(f.Claim.UID), drop)
+	}
+	return err == nil
+}
+
+// fit reports whether the pools have room for so much, as far as is known without reading records.
+func (c *Controller) fit(ctx context.Context, need podclaims.Need) bool {
 	delete(need.Bytes, "") // another namespace's, which are refused
-	sums, handles := map[string]uint64{}, []disk.Handle(nil)
+	sums := map[string]uint64{}
 	for pool, bytes := range need.Bytes {
 		h, _ := c.workers[pool].disk.Open(ctx)
 		if !h.State.Open() {
 			return false
 		}
-		sums[h.State.Report.Device], handles = sums[h.State.Report.Device]+bytes, append(handles, h)
+		sums[h.State.Report.Device] += bytes
 	}
-	return !slices.ContainsFunc(handles, func(h disk.Handle) bool {
-		return sums[h.State.Report.Device] > h.Room().Free
+	for pool := range need.Bytes {
+		h, _ := c.workers[pool].disk.Open(ctx)
+		room, _, counted := c.workers[pool].disk.Room()
+		if !counted || sums[h.State.Report.Device] > room.Free {
+			return false
+		}
+	}
+	return true
+}
+
+// reserveBegun reserves what is missing of the claims of those pods of a namespace of which one has
+// its volume here, or its room: they can run on no other node. The daemon may have been restarted
+// since that one was made, or have known of no need to reserve more.
+func (c *Controller) reserveBegun(ctx context.Context, namespace string) error {
+	here := c.volumesHere(namespace)
+	for _, pod := range c.pods.finder.Listed(namespace) {
+		if !slices.ContainsFunc(pod.Claims, func(name string) bool {
+			claim, waits := c.Listers.Claims.Get(namespace + "/" + name)
+			return here[name] || waits && c.promised(claim)
+		}) {
+			continue
+		}
+		if _, err := c.reserveAll(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// holds reports whether room is held for a claim, and is there: what a crash left of a volume is
+// removed, and its promise with it.
+func (c *Controller) holds(claim *corev1.PersistentVolumeClaim) bool {
+	return c.pods.has(string(claim.UID)) && c.promised(claim)
+}
+
+// promised reports whether a claim has its room.
+func (c *Controller) promised(claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(c.poolsOf(claim), func(pool string) bool {
+		return c.workers[pool].disk.Promised(plan.VolumeName(claim))
 	})
 }
 
@@ -189,7 +276,7 @@ func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.To
 	taken := map[string]func(){}
 	for i := range t.Claims {
 		f := &t.Claims[i]
-		if uid := string(f.Claim.UID); !f.Postponed() && !c.pods.has(uid) {
+		if uid := string(f.Claim.UID); !f.Postponed() && !c.holds(f.Claim) {
 			h, drop, err := c.reserve(ctx, f)
 			if err != nil {
 				for _, drop := range taken {
@@ -236,14 +323,24 @@ func (c *Controller) gather(
 
 // volumeHere is the name of a pod's claim that has its volume on this node, "" if none has.
 func (c *Controller) volumeHere(pod podclaims.Pod) string {
-	for _, v := range c.Listers.Volumes.List() {
-		ref := v.Spec.ClaimRef
-		if ref != nil && ref.Namespace == pod.Namespace && slices.Contains(pod.Claims, ref.Name) &&
-			v.DeletionTimestamp == nil && plan.ScopeOf(v) == plan.ScopeNode {
-			return ref.Name
-		}
+	here := c.volumesHere(pod.Namespace)
+	if i := slices.IndexFunc(pod.Claims, func(name string) bool { return here[name] }); i >= 0 {
+		return pod.Claims[i]
 	}
 	return ""
+}
+
+// volumesHere are the names of a namespace's claims that have their volumes on this node.
+func (c *Controller) volumesHere(namespace string) map[string]bool {
+	here := map[string]bool{}
+	for _, v := range c.Listers.Volumes.List() {
+		ref := v.Spec.ClaimRef
+		if ref != nil && ref.Namespace == namespace && v.DeletionTimestamp == nil &&
+			plan.ScopeOf(v) == plan.ScopeNode {
+			here[ref.Name] = true
+		}
+	}
+	return here
 }
 
 // refuseAll gives back the claims of a pod that are this node's, or has them wait. It returns when

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -129,7 +130,7 @@ func (p *podWorld) wantPromised(mib uint64, when string) {
 	}
 }
 
-// Where all that waits fits no pod is looked for, and nothing is reserved.
+// Where all that waits fits no pod is looked for, and a claim's own room alone is reserved.
 func TestAllFits(t *testing.T) {
 	p := newPodWorld(t)
 	a := p.add("a", "node-a", "40Mi")
@@ -137,7 +138,9 @@ func TestAllFits(t *testing.T) {
 	if !p.may(a) || p.lists > 0 {
 		t.Errorf("%d lists of pods", p.lists)
 	}
-	p.wantPromised(0, "all fits")
+	p.wantPromised(40, "all fits")
+	p.dropClaim(item{"ns", "a", "a"})
+	p.wantPromised(0, "the claim is gone")
 	p.AllHeld = func(string) bool { return false }
 	if !p.may(a) || p.lists != 1 {
 		t.Errorf("not all claims are known: %d lists of pods", p.lists)
@@ -189,6 +192,63 @@ func TestRoomIsHeld(t *testing.T) {
 	p.wantPromised(40, "a claim is gone")
 	p.Controller.pods.endAll()
 	p.wantPromised(0, "the daemon ends")
+}
+
+// Of a pod one claim has its volume, or its room, and nothing is reserved for the others: no claim
+// of another pod that comes then gets theirs.
+func TestBegunPodsFirst(t *testing.T) {
+	whole := capacity.Space{Size: 100 << 20, Available: 100 << 20, Overcommit: 1}
+	for _, c := range []struct {
+		name  string
+		begun func(p *podWorld, a *corev1.PersistentVolumeClaim)
+	}{
+		{"its room", func(p *podWorld, a *corev1.PersistentVolumeClaim) {
+			if !p.may(a) || p.lists > 0 {
+				p.Errorf("not all fits: %d lists", p.lists)
+			}
+		}},
+		{"its volume, before a restart", func(p *podWorld, a *corev1.PersistentVolumeClaim) {
+			pv := &corev1.PersistentVolume{}
+			pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "a"}
+			p.Listers.Volumes = store[*corev1.PersistentVolume]{"pv": pv}
+			_, err := p.w.disk.Account.Take("pv", 40<<20, whole)
+			delete(p.claims, "ns/a")
+			if p.ClaimChanged(a, nil); err != nil {
+				p.Error(err)
+			}
+		}},
+		{"a promise, of which a crash left nothing", func(p *podWorld, a *corev1.PersistentVolumeClaim) {
+			if !p.may(a) {
+				p.Error("not all fits")
+			}
+			p.Controller.pods.hold("a", func() {})
+			p.Controller.pods.hold("b", func() {})
+			p.wantPromised(0, "lost")
+			p.w.disk.Account.Release("pvc-a")
+			taken, err := p.w.disk.Account.Reserve("pvc-a", 40<<20, whole)
+			if err != nil {
+				p.Fatal(err)
+			}
+			p.Cleanup(func() { taken.Drop() })
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPodWorld(t)
+			a := p.add("a", "node-a", "40Mi")
+			p.add("b", "", "40Mi")
+			p.pod("one", "a", "b")
+			h, _ := p.w.disk.Open(t.Context())
+			h.Room() // the records are counted
+			c.begun(p, a)
+			other := p.add("other", "node-a", "30Mi")
+			p.add("another", "", "1Mi")
+			p.pod("two", "other")
+			if p.may(other) || strings.Join(p.given, " ") != "other=" {
+				t.Errorf("the room is given to another pod: %q", p.given)
+			}
+			p.wantPromised(80, "reserved")
+		})
+	}
 }
 
 // Of several pods that share a claim one that fits is enough; and none is waited for that the daemon

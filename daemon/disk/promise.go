@@ -95,11 +95,23 @@ func (h Handle) Reserve(pv string, bytes uint64) (drop func(), err error) {
 	if err != nil || taken == nil {
 		return func() {}, err
 	}
+	return h.pool.drop(taken), nil
+}
+
+func (p *Pool) drop(taken *capacity.Taken) func() {
 	return func() {
 		if certain := taken.Drop(); !certain {
-			h.pool.Recount()
+			p.Recount()
 		}
-	}, nil
+	}
+}
+
+// Reserved is what Reserve returned for a volume of which it is not dropped, nil for none.
+func (p *Pool) Reserved(pv string) (drop func()) {
+	if taken := p.Account.Reserved(pv); taken != nil {
+		return p.drop(taken)
+	}
+	return nil
 }
 
 // resize is create for a volume that there is. do reports whether it has the size then by this

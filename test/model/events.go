@@ -81,6 +81,8 @@ var events = []event{
 	{"people delete the volume that is kept for %s", slots, slotName, keptDeleted, false},
 	{"kube-controller-manager binds claim %s to the volume that is kept for it", slots, slotName, bindsKept, true},
 	{"kube-controller-manager asks a provisioner for claim %s", slots, slotName, asksFor, true},
+	{"the scheduler chooses the node for claim %s", slots, slotName, nodeChosen, false},
+	{"pod %s is deleted", len(waitingPods{}), podName, podDeleted, false},
 }
 
 // spend takes one of what is left of a kind of event.
@@ -96,15 +98,20 @@ func claimMade(_ *worker, s *state, slot int) bool {
 	if s.api.claims[slot].exists || s.used[slot] == lives {
 		return false
 	}
-	s.api.claims[slot] = claim{exists: true, life: s.used[slot], in: s.in[slot], clone: s.clones && slot == 1, restore: s.snapshots && slot == 1, unasked: s.unasked}
+	s.api.claims[slot] = claim{
+		exists: true, life: s.used[slot], in: s.in[slot], clone: s.clones && slot == 1,
+		restore: s.snapshots && slot == 1, unasked: s.unasked || s.ofPods(), open: s.ofPods(),
+	}
 	s.used[slot]++
 	return true
 }
 
 func claimDeleted(_ *worker, s *state, slot int) bool {
-	is := s.api.claims[slot].exists
+	if !s.api.claims[slot].exists || s.ofPods() && !s.spend(ends) {
+		return false
+	}
 	s.api.claims[slot] = claim{}
-	return is
+	return true
 }
 
 // binds: the volume names the claim, by its UID (pkg/controller/volume/persistentvolume,
@@ -162,7 +169,9 @@ func (w *worker) podWrites(s *state, node, cell int) bool {
 	c, exists := s.api.claimOf(cell)
 	pool := s.poolOf(cell)
 	v, on := s.api.volumes[cell], w.part(s, node, cell)
-	if !exists || !c.bound || !v.exists || v.phase != bound || !s.reachable(node, pool) || on.place != record.InPool || on.data == uidOf(cell) {
+	wrote := on.place != record.InPool || on.data == uidOf(cell)
+	if s.ofPods() || !exists || !c.bound || !v.exists || v.phase != bound ||
+		!s.reachable(node, pool) || wrote {
 		return false
 	}
 	w.meanwhile(s, pool, run{wrote: cell})

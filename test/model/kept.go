@@ -131,10 +131,13 @@ func bindsKept(_ *worker, s *state, slot int) bool {
 // one.
 func asksFor(_ *worker, s *state, slot int) bool {
 	c := &s.api.claims[slot]
-	if !c.exists || c.bound || !c.unasked || s.api.kept[slot].free(*c) || s.api.volumes[cellOf(slot, *c)].exists {
+	if !c.exists || c.bound || c.open || !c.unasked || s.api.kept[slot].free(*c) ||
+		s.api.volumes[cellOf(slot, *c)].exists {
 		return false
 	}
-	c.unasked = false
+	if c.unasked = false; s.ofPods() {
+		c.turn = next(c.turn)
+	}
 	return true
 }
 

@@ -27,18 +27,25 @@ func (w *worker) canonical(s *state) uint64 {
 // symmetric reports whether the two names are of claims in the same pool, and there are claims of
 // both.
 func (s *state) symmetric() bool {
-	return s.names == slots && s.in[0] == s.in[1] && !s.clones && !s.snapshots
+	return s.names == 2 && s.in[0] == s.in[1] && !s.clones && !s.snapshots
 }
 
 func mirrorCell(cell int) int {
-	if cell < 0 {
+	switch {
+	case cell < 0 || cell >= 2*lives:
 		return cell
+	default:
+		return (cell + lives) % (2 * lives)
 	}
-	return (cell + lives) % cells
 }
 
 // mirrorCells is a set of cells, one bit each, with the names changed.
-func mirrorCells(all uint8) uint8 { return all>>lives | all<<(cells-lives)&(1<<cells-1) }
+func mirrorCells(all uint8) (other uint8) {
+	for cell := range cells {
+		other |= all >> cell & 1 << mirrorCell(cell)
+	}
+	return other
+}
 
 // renamed changes the names in a text.
 var renamed = strings.NewReplacer(slotName(0), slotName(1), slotName(1), slotName(0))
@@ -115,6 +122,7 @@ func (w *worker) mirrorMemory(id uint32) uint32 {
 	return known(&w.mirrors.memories, id, func() uint32 {
 		was := w.tree.memories.value(id)
 		m := controllers.Memory{Unpublished: map[string]string{}, Begun: renamedAll(was.Begun), Published: renamedAll(was.Published),
+			Held:     renamedAll(was.Held),
 			Promised: mirrorPromised(was.Promised), Detached: map[string]bool{}}
 		for uid, pool := range was.Unpublished {
 			m.Unpublished[renamed.Replace(uid)] = pool

@@ -119,6 +119,9 @@ func (w *worker) local(s *state, node int, o op) response {
 		return response{}
 	case cachedContent:
 		return response{content: view.snapshot}
+	case tells:
+		s.told |= 1 << o.at
+		return response{}
 	case cachedCluster:
 		return response{yes: s.other}
 	default:
@@ -148,6 +151,8 @@ func (w *worker) serve(s *state, node int, o op) response {
 	switch o.kind {
 	case fewVolumes:
 		return w.few(s)
+	case fewPods:
+		return w.pods(s)
 	case onDisk:
 		pool := int(o.disk.pool)
 		store := storeOf(pool, node)

@@ -110,6 +110,7 @@ func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)
 	if s.snapshots && node == 0 {
 		w.snapshotJobs(s, node, &view, do)
 	}
+	w.heldWork(s, node, do)
 	for pool := range pools {
 		if (s.disks[storeOf(pool, node)] != 0 || s.daemons[node].room > 0) && s.has(node, pool) {
 			do(job{controllers.WorkRecords, pool, -1}, recordsWords(pool))
@@ -127,12 +128,14 @@ func recordsWords(pool int) string {
 
 // claimsWork: the watch has the claim, or the daemon has not ended with one that went.
 func (w *worker) claimsWork(s *state, node int, view *etcd, cell int) bool {
+	held := w.holds(s, node, cell)
 	if c, exists := view.claimOf(cell); exists {
 		unpublished := w.tree.memories.value(s.daemons[node].memory).Unpublished[uidOf(cell)] != ""
-		return !c.bound || c.asks > c.has || c.elsewhere && unpublished
+		waits := !c.bound && !(c.open && c.unasked)
+		return held && c.bound || waits || c.asks > c.has || c.elsewhere && unpublished
 	}
 	m := w.tree.memories.value(s.daemons[node].memory)
-	return m.Unpublished[uidOf(cell)] != "" || len(m.Published) > 0
+	return held || m.Unpublished[uidOf(cell)] != "" || len(m.Published) > 0
 }
 
 // volumesWork: there is something to decide about the object, or about what is left of one that
@@ -229,6 +232,7 @@ const (
 	cachedWatched              // whether the watch of claims is current
 	cachedCluster              // whether the API server is another cluster's: a request that changes nothing and is not held
 	cachedContent              // the snapshot's content that the watch brought
+	tells                      // a claim why it has no volume
 	getClaim                   // from the API server
 	getVolume                  // from the API server
 	eachVolume                 // from the API server
@@ -244,16 +248,18 @@ const (
 	writeContent               // if it is unchanged
 	releaseContent             // takes the product's finalizer off, if it is unchanged
 	writeTomb                  // if there is none
+	writeNode                  // on a claim, if it is unchanged
 	markVolume                 // if it is unchanged, by adopt
 	readTomb                   // from the API server
 	readLease                  // from the API server
 	fewVolumes                 // from the API server: those that are kept for claims
+	fewPods                    // from the API server
 	onDisk                     // a call of daemon/disk/volume
 )
 
 // local reports whether a step asks nothing outside of the daemon: nothing else happens before it.
 func (k kind) local() bool {
-	return k == cachedClaim || k == cachedVolume || k == cachedWatched || k == cachedCluster || k == cachedContent
+	return k > ended && k < getClaim
 }
 
 // writes reports whether a step changes the API server's data.
@@ -263,6 +269,7 @@ var kindNames = map[kind]string{
 	getContent: "reads the content of", getSnapshot: "reads the VolumeSnapshot of", writeContent: "writes the content of",
 	releaseContent: "takes its finalizer off the content of",
 	getClaim:       "reads claim", getVolume: "reads volume object", eachVolume: "reads all volume objects", readLease: "reads the lease",
+	fewPods: "reads the pods", writeNode: "gives back the claim of",
 	fewVolumes:   "reads the volume objects, if they are few",
 	createVolume: "creates volume object", releaseVolume: "takes its finalizer off volume",
 	holdVolume: "puts its finalizer on volume", deleteVolume: "deletes volume object",
@@ -279,6 +286,7 @@ type op struct {
 	grow    growth // that the claim is to have, of the version that the product has
 	disk    call
 	content content
+	claim   claim // with its node
 }
 
 // noCell is in the place of a cell where there is none.
@@ -310,7 +318,7 @@ func (o op) String() string {
 		return kindNames[o.kind] + " " + slotName(o.at)
 	case getContent, getSnapshot, writeContent, releaseContent:
 		return kindNames[o.kind] + " " + snapshotHandle
-	case eachVolume, listVolumes, readLease, fewVolumes:
+	case eachVolume, listVolumes, readLease, fewVolumes, fewPods:
 		return kindNames[o.kind]
 	}
 	return fmt.Sprint(kindNames[o.kind], " ", nameOf(o.at))

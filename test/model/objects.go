@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,12 @@ func claimObject(slot int, c claim) *corev1.PersistentVolumeClaim {
 		made.ResourceVersion = "0"
 		delete(made.Annotations, plan.StorageProvisioner)
 	}
+	if c.turn > 0 {
+		made.ResourceVersion = fmt.Sprint(firstTurn + int(c.turn))
+	}
+	if c.open {
+		delete(made.Annotations, plan.SelectedNode)
+	}
 	if c.clone {
 		made.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: slotName(0)}
 	}
@@ -68,6 +75,16 @@ func claimObject(slot int, c claim) *corev1.PersistentVolumeClaim {
 		made.Spec.VolumeName = keptName(slot)
 	}
 	return made
+}
+
+// firstTurn is a version that no claim with a volume has.
+const firstTurn = 100
+
+// turnOf is the turn of a claim without a volume.
+func turnOf(c *corev1.PersistentVolumeClaim) uint8 {
+	version, err := strconv.Atoi(c.ResourceVersion)
+	check(err)
+	return uint8(max(version-firstTurn, 0))
 }
 
 var phases = map[phase]corev1.PersistentVolumePhase{

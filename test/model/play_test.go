@@ -80,11 +80,15 @@ var ghosts = map[string]string{
 	"the tombstone of %s is collected":                       "its node would have to be away for a day",
 	"the API server is another cluster's":                    "a second API server would be needed",
 	"the API server is the pools' own again":                 "a second API server would be needed",
+	"the scheduler chooses the node for claim %s":            "TestClaimsOfAPod (test/e2e) does it",
+	"pod %s is deleted":                                      "no order with pods is played",
 }
 
 // apart is why no order of a world can be played for real, "" if they can.
 func (w world) apart() string {
 	switch {
+	case w.pods:
+		return "the claims have their nodes when they are made"
 	case w.people:
 		return "a directory under a volume's name cannot be made before the claim has its UID"
 	case w.names > 1 && (w.shared > 0 && w.shared < w.names || w.every > 0 && w.every < w.names):

@@ -45,6 +45,9 @@ func (l claims) Get(key string) (*corev1.PersistentVolumeClaim, bool) {
 			return nil, false
 		}
 		object := claimObject(slot, a.claim)
+		if l.p.root.pods && plan.NodeOpen(object) {
+			return object, true
+		}
 		common := a.claim.in != nodePool && !(a.claim.in == sharedPool && l.single)
 		return object, l.self.KeepClaim(object) || common && l.self.KeepClaimOfAll(object) || l.self.KeepGrowing(object) || l.self.KeepGrowingOfAll(object, common)
 	}
@@ -75,8 +78,18 @@ func (l volumes) Get(name string) (*corev1.PersistentVolume, bool) {
 	return volumeObject(cell, a.volume), true
 }
 
-// List is part of controllers.Lister. It decides only what is looked at next.
-func (l volumes) List() []*corev1.PersistentVolume { return nil }
+// List is part of controllers.Lister. Where claims are not those of pods it decides only what is
+// looked at next.
+func (l volumes) List() (all []*corev1.PersistentVolume) {
+	for cell := range cells {
+		if l.p.root.pods {
+			if v, exists := l.Get(nameOf(cell)); exists {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
+}
 
 // few is a lister of objects that never change, by name.
 type few[T any] map[string]T
@@ -188,8 +201,15 @@ func (s server) ClusterID(context.Context) (string, error) {
 	return clusterOf(a.yes), nil
 }
 
+// NodeCount: a claim of a pod can be given back to another node.
+func (s server) NodeCount(context.Context) (int, error) {
+	if s.p.root.pods {
+		return 2, nil
+	}
+	return 1, nil
+}
+
 // What never changes in this world.
-func (server) NodeCount(context.Context) (int, error)           { return 1, nil }
 func (server) NodeExists(context.Context, string) (bool, error) { return true, nil }
 func (server) ClassProvisioner(context.Context, string) (string, error) {
 	return plan.DefaultProvisioner, nil

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -31,6 +33,8 @@ type product struct {
 	stopped   bool               // there was one: what the product does from there on does not count
 	memory    controllers.Memory // at that step
 	played    int                // how often
+
+	fed [slots]*corev1.PersistentVolumeClaim // that the running controllers know of as waiting
 }
 
 // errStopped is returned to the product by each step that has no response yet.
@@ -50,8 +54,8 @@ func (p *product) controller(of setting) *controllers.Controller {
 	defer func() { p.begins = false }()
 	c := controllers.New(controllers.Options{
 		Self: self, Identity: holderName(self), Gate: p.gate, Log: slog.New(slog.DiscardHandler),
-		Pools: p.parts(of), Listers: p.listers(self, of.single), API: server{p: p}, Contents: contents{p}, Snapshots: snapshots{server{p: p}}, Events: mute{}, Metrics: mute{},
-		Tick: time.Hour, Deadline: time.Hour, Workers: 1,
+		Pools: p.parts(of), Listers: p.listers(self, of.single), API: server{p: p}, Contents: contents{p}, Snapshots: snapshots{server{p: p}}, Metrics: mute{},
+		Tick: time.Hour, Deadline: time.Hour, Workers: 1, AllHeld: p.allHeld(of), Events: ears{p: p},
 	})
 	if !c.Begin(context.Background()) {
 		panic("the controllers do not begin")
@@ -90,7 +94,7 @@ func (p *product) play(t *tree, r root, responses []response) *place {
 	p.elsewhere = r.elsewhere
 	p.played++
 	p.gate.Set(report(r.pool, r.open, r.room, r.seen), time.Time{})
-	c.Remember(t.memories.value(r.memory))
+	p.remember(r.memory)
 	if _, err := c.Do(context.Background(), work(r)); errors.Is(err, errStopped) && !p.stopped {
 		panic(fmt.Sprintf("%v ended with %v", r, err))
 	}
@@ -118,6 +122,9 @@ func work(r root) controllers.Work {
 	case controllers.WorkContent:
 		w.Name, w.UID = contentName, contentName
 	}
+	if r.kind == controllers.WorkHeld {
+		w.UID = uidOf(r.cell)
+	}
 	return w
 }
 
@@ -130,7 +137,7 @@ func (p *product) ask(o op) (a response, ok bool) {
 		p.at++
 		p.watch(p.responses[p.at-1].stays)
 		if m := p.responses[p.at-1].memory; m != 0 {
-			p.running.Remember(p.tree.memories.value(m))
+			p.remember(m)
 		}
 		if now := p.responses[p.at-1].gate; now.looked {
 			p.gate.Set(report(p.root.pool, now.open, p.root.room, now.seen), time.Time{})
@@ -142,6 +149,12 @@ func (p *product) ask(o op) (a response, ok bool) {
 	}
 	p.asks, p.stopped, p.memory = o, true, p.running.Memory()
 	return response{}, false
+}
+
+// remember gives the running controllers what their process knows.
+func (p *product) remember(memory uint32) {
+	p.running.Remember(p.tree.memories.value(memory))
+	p.fed = [slots]*corev1.PersistentVolumeClaim{}
 }
 
 // plays gives the controllers a role in the shared pool.
@@ -165,5 +178,6 @@ func (p *product) watch(stays uint8) {
 }
 
 func (t *tree) remember(m controllers.Memory) uint32 {
-	return t.memories.of(fmt.Sprint(m.Begun, m.Unpublished, m.Published, m.Promised, m.Detached, m.Copies), m)
+	key := fmt.Sprint(m.Begun, m.Unpublished, m.Published, m.Promised, m.Detached, m.Copies, m.Held)
+	return t.memories.of(key, m)
 }

@@ -30,6 +30,8 @@ func (e *etcd) serve(o op) response {
 		return e.enlarge(o.at, o.with)
 	case markVolume:
 		return e.mark(o.at, o.with)
+	case writeNode:
+		return e.give(o)
 	case writeTomb:
 		return response{yes: e.bury(o.at, o.with.retain)}
 	case readTomb:

@@ -123,6 +123,8 @@ var comparedElsewhere = map[kind]string{
 	eachVolume:     "a list, of which the model's has each object as getVolume",
 	listVolumes:    "the same",
 	fewVolumes:     "TestFewVolumes (daemon/kube)",
+	fewPods:        "TestClaimsOfAPod (test/e2e)",
+	writeNode:      "TestSetSelectedNode (daemon/kube)",
 	markVolume:     "TestAdopt, TestAdoptOnTwoNodes (test/e2e)",
 	getContent:     "TestSnapshot (test/e2e): the server needs other definitions",
 	getSnapshot:    "TestSnapshot (test/e2e)",

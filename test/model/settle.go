@@ -14,6 +14,8 @@ import (
 var settlements = []invariant{
 	{"ClaimSettles", "a claim has its volume, whole and in its place, unless its data went before", claimSettles},
 	{"KeptInPlace", "the directory of a volume that is to be kept, with its object, is in its place", keptInPlace},
+	{"PodSettles", "a claim of a pod whose node was chosen has its volume, or was given back and told why",
+		podSettles},
 	{"ObjectGoes", "an object that is to go with its data is gone", objectGoes},
 	{"GrowthSettles", "a claim that requests more than it has gets it, or is told that the pool has no room", growthSettles},
 	{"RecordKeepsUp", "the record of a volume in a shared pool has what its object says", recordKeepsUp},
@@ -28,6 +30,7 @@ func claimSettles(s *state, on onFile, cell int) string {
 	}
 	switch {
 	case c.clone && !s.cloneable(), c.restore && !s.restorable():
+	case s.ofPods() && !c.bound: // see podSettles
 	case !c.bound && !v.exists && s.fits(on) && !(s.poolOf(cell) == everyPool && s.daemons[chosen].off): // which another one takes over, by its clock
 		return "its claim is pending"
 	case v.exists && v.ref && v.phase == bound && on.place != inPool && !on.away:
@@ -218,6 +221,9 @@ var invariants = []invariant{
 	{"KeptFirst", "nothing is made for a claim that no provisioner was asked for and for which a volume was kept when the work on it began", keptFirst},
 	{"OtherDiskStays", "nothing is changed on a filesystem that has another marker than the pool's", otherDiskStays},
 	{"OneOwner", "the gate of a pool of scope node is open on one node", oneOwner},
+	{"PodKeepsRoom",
+		"as long as a pod is there and one of its claims has a volume, there is room for its other claims",
+		podKeepsRoom},
 	{"SizeKept", "what a claim has its volume object says, and what that says the record keeps", sizeKept},
 }
 
@@ -318,8 +324,10 @@ func (w *worker) account(s *state, node, pool int) (units uint64, known bool) {
 		d.memory = cmp.Or(d.beside, at.memory)
 	}
 	m := w.tree.memories.value(d.memory).Promised[poolNames[pool]]
-	for _, p := range m.Volumes {
-		units += (p.Volume + p.Archived) / unit
+	for pv, p := range m.Volumes {
+		if _, reserved := m.Reserved[pv]; !reserved || w.part(s, node, numberOf(pv)).promised > 0 {
+			units += (p.Volume + p.Archived) / unit
+		}
 	}
 	return units, m.Known && d.up
 }
@@ -375,6 +383,10 @@ func (w *worker) overdrawn(s *state, all []standard) string {
 func mirrorPromised(all map[string]capacity.Memory) map[string]capacity.Memory {
 	other := maps.Clone(all)
 	for pool, m := range other {
+		m.Reserved = map[string]capacity.Ended{}
+		for pv, ended := range all[pool].Reserved {
+			m.Reserved[renamed.Replace(pv)] = ended
+		}
 		m.Volumes = map[string]capacity.Promise{}
 		for pv, p := range all[pool].Volumes {
 			m.Volumes[renamed.Replace(pv)] = p

@@ -2,7 +2,6 @@ package model
 
 import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -231,5 +230,6 @@ func (t *tree) stays(v object) bool {
 // later returns what a daemon knows after a while: what it made just now it made long ago.
 func (t *tree) later(memory uint32) uint32 {
 	m := t.memories.value(memory)
-	return t.remember(controllers.Memory{Begun: m.Begun, Unpublished: m.Unpublished, Promised: m.Promised, Copies: m.Copies, Detached: longDetached(m)})
+	m.Published, m.Detached = nil, longDetached(m)
+	return t.remember(m)
 }

@@ -8,7 +8,7 @@ import (
 // The size of the world: so many names of claims, and so many claims that have each name, one after
 // the other.
 const (
-	slots = 2
+	slots = 3
 	lives = 2
 	cells = slots * lives // a cell is one claim by its UID, and all that is made for it
 	nodes = 2             // each with a daemon, as far as a world has them
@@ -45,6 +45,8 @@ type claim struct {
 	// unasked: kube-controller-manager has asked no provisioner for it. elsewhere: it is bound to a
 	// volume that was kept for it.
 	unasked, elsewhere bool
+	open               bool  // no node is chosen for it
+	turn               uint8 // the version of one without a volume, in worlds of pods
 	growth
 }
 
@@ -73,6 +75,7 @@ type etcd struct {
 	tombs    [cells]tomb
 	snapshot content
 	kept     [slots]kept // volumes of others, for the claims of each name
+	pods     waitingPods
 }
 
 // setting is what a process is started with.
@@ -86,6 +89,7 @@ type setting struct {
 	steady    bool  // no call to the disk fails in this world
 	peer      bool  // another provisioner is its alias, whose volumes are in the first pool
 	single    bool  // its configuration has scope node for the second pool, and not scope shared
+	pods      bool  // the claims are those of pods in this world
 }
 
 // daemon is one process, and what it knows.
@@ -142,6 +146,7 @@ type state struct {
 	snapshotGoes bool               // and a daemon let its content go, with policy Delete
 	last         uint8              // the node whose daemon moved last, while one is in the middle of its work
 	names        uint8              // that claims have in this world
+	told         uint8              // names whose claims were told why they have no volume
 	in           [slots]uint8       // the pool that the class of a name's claims leads to
 	used         [slots]uint8       // how many claims of each name there were
 	wrote        [nodes][cells]bool // a pod wrote to the volume, on this node if each has a directory of it
@@ -188,6 +193,8 @@ const (
 	labels                       // changes of a volume object's label
 	scopings                     // changes of the second pool's scope, and what people say of that
 	lates                        // requests that are served after they were given up
+	choices                      // of a node for a claim, by the scheduler
+	ends                         // claims and pods that people delete, in worlds of pods
 	budgets
 )
 
@@ -291,7 +298,7 @@ func (s *state) settled() {
 func (e etcd) unversioned() etcd {
 	e.snapshot.version = 0
 	for i := range e.claims {
-		e.claims[i].version = 0
+		e.claims[i].version, e.claims[i].turn = 0, 0
 		if !e.claims[i].exists {
 			e.claims[i] = claim{}
 		}

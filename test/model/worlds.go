@@ -21,6 +21,7 @@ type world struct {
 	spare     filesystem // the other one that can be mounted in place of the first pool's, or of the shared one's
 	twice     bool       // the first pool's disk can be mounted on the other node, too, whose configuration has the pool
 	peer      bool       // another provisioner made what is in the first pool
+	pods      bool       // the claims are those of two pods, for which the scheduler chooses the node
 	alone     bool       // the first node's configuration has scope node for the shared pool when it begins
 }
 
@@ -30,12 +31,13 @@ func (w world) first() state {
 	if w.shared > 0 && w.spare != none {
 		s.spare.pool = sharedPool
 	}
-	s.mounted[0][nodePool] = true
+	s.mounted[0][nodePool], s.api.pods = true, waitingPods{w.pods, w.pods}
 	s.scoping = w.left[scopings] > 0
 	for node := range s.daemons {
 		d := &s.daemons[node]
 		d.node, d.exists, d.archive, d.room = uint8(node), node == 0 || w.twice || w.shared+w.every > 0, w.archive, w.room
 		d.steady, d.peer, d.single = w.steady, w.peer, w.alone && node == 0
+		d.pods = w.pods
 		s.mounted[node][sharedPool], s.mounted[node][everyPool] = w.shared > 0, w.every > 0
 		if d.exists {
 			(*worker)(nil).starts(&s, node)
@@ -60,7 +62,8 @@ func (w world) first() state {
 }
 
 // worlds are what is explored, the small ones first.
-var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adopting, swapping, twoNodes, scoped, sharedGrowing, everyNode, forgotten, latenesses, largest)
+var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adopting, swapping, twoNodes, scoped, sharedGrowing, everyNode, forgotten, latenesses,
+	podWorlds, largest)
 
 // oneNode are worlds of one node and its pool.
 var oneNode = []world{

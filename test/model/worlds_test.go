@@ -158,6 +158,12 @@ func TestLateAgain(t *testing.T)    { explored(t, "late-again", 2_000) }
 func TestLateGrown(t *testing.T)    { explored(t, "late-grown", 2_000) }
 func TestLateShared(t *testing.T)   { explored(t, "late-shared", 2_000) }
 
+func TestPods(t *testing.T)       { explored(t, "pods", 0) }
+func TestPodsKilled(t *testing.T) { explored(t, "pods-killed", 0) }
+func TestPodsRaced(t *testing.T)  { explored(t, "pods-raced", 0) }
+func TestPodsLosses(t *testing.T) { explored(t, "pods-losses", 0) }
+func TestPodsAsked(t *testing.T)  { explored(t, "pods-asked", 20_000) }
+
 func TestScopeShared(t *testing.T)   { explored(t, "scope-shared", 0) }
 func TestScopeAlone(t *testing.T)    { explored(t, "scope-alone", 0) }
 func TestScopeTaken(t *testing.T)    { explored(t, "scope-taken", 20_000) }

@@ -2,6 +2,8 @@ package podclaims
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -94,6 +96,38 @@ func (f *Finder) Using(namespace, claim string, after time.Time) (pods []Pod, kn
 	}
 	f.spaces.Add(namespace)
 	return nil, false, nil
+}
+
+// Listed returns the pods of a namespace that the last list had.
+func (f *Finder) Listed(namespace string) (pods []Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := map[string]bool{}
+	for _, claim := range slices.Sorted(maps.Keys(f.looks[namespace].pods)) {
+		for _, pod := range f.looks[namespace].pods[claim] {
+			if !names[pod.Name] {
+				names[pod.Name], pods = true, append(pods, pod)
+			}
+		}
+	}
+	return pods
+}
+
+// Forget forgets what was listed.
+func (f *Finder) Forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.looks)
+}
+
+// Look lists what Using asked for, where Run does not run, and reports whether that was anything.
+func (f *Finder) Look(ctx context.Context) (looked bool) {
+	for ; f.spaces.Len() > 0; looked = true {
+		namespace, _ := f.spaces.Get()
+		f.look(ctx, namespace)
+		f.spaces.Done(namespace)
+	}
+	return looked
 }
 
 func (f *Finder) look(ctx context.Context, namespace string) {

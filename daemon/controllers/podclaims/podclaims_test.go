@@ -138,6 +138,37 @@ func TestUsing(t *testing.T) {
 	})
 }
 
+// Where nothing runs, what was asked for is listed when that is said, and nothing else. Each pod of
+// the last list is there once.
+func TestListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{more: 1}
+		f := NewFinder(s)
+		defer f.spaces.ShutDown()
+		if f.Look(t.Context()) || len(f.Listed("a")) > 0 {
+			t.Error("nothing was asked for")
+		}
+		after := time.Now()
+		f.Using("a", "x", after)
+		f.Using("b", "x", after)
+		time.Sleep(1)
+		if !f.Look(t.Context()) || f.Look(t.Context()) || len(s.asked) != 2 {
+			t.Errorf("asked %q", s.asked)
+		}
+		pods := f.Listed("a")
+		if len(pods) != 2 || pods[0].Name != "p0" || pods[1].Name != "p1" || len(pods[1].Claims) != 3 {
+			t.Errorf("%+v", pods)
+		}
+		if _, known, _ := f.Using("a", "x", after); !known {
+			t.Error("the list is not known")
+		}
+		f.Forget()
+		if _, known, _ := f.Using("a", "x", after); known || len(f.Listed("a")) > 0 {
+			t.Error("the list was not forgotten")
+		}
+	})
+}
+
 // An error is returned once and the list made again; where pods may not be listed there are none.
 func TestUsingFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

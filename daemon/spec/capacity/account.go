@@ -188,9 +188,13 @@ func (a *Account) total() {
 // flight is the calls for one volume that have not ended, and what is known of its record
 // meanwhile.
 type flight struct {
-	calls                int
-	kept, lost, released bool
+	calls    int
+	reserved bool // by Reserve, and not dropped since
+	Ended
 }
+
+// Ended is what calls for a volume came to, as long as its promise is reserved or others go on.
+type Ended struct{ Kept, Lost, Released bool }
 
 func (a *Account) begin(volume string) {
 	if a.flights[volume] == nil {
@@ -247,8 +251,18 @@ func (a *Account) Reserve(volume string, bytes uint64, s Space) (*Taken, error) 
 	if err := a.promise(volume, bytes, s); err != nil {
 		return nil, err
 	}
-	a.begin(volume)
+	a.flights[volume] = &flight{reserved: true}
 	return &Taken{account: a, volume: volume, bytes: bytes}, nil
+}
+
+// Reserved is what Reserve returned for a volume and is not dropped yet, nil for none.
+func (a *Account) Reserved(volume string) *Taken {
+	a.book.mu.Lock()
+	defer a.book.mu.Unlock()
+	if f := a.flights[volume]; f == nil || !f.reserved {
+		return nil
+	}
+	return &Taken{account: a, volume: volume, bytes: a.volumes[volume].Volume}
 }
 
 func (a *Account) fits(bytes uint64, s Space) error {
@@ -286,7 +300,8 @@ func (t *Taken) End(kept bool) (certain bool) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
 	f := a.flights[t.volume]
-	f.kept, f.lost = f.kept || kept, f.lost || !kept
+	f.Kept, f.Lost = f.Kept || kept, f.Lost || !kept
+	f.calls--
 	return t.ends(f)
 }
 
@@ -294,26 +309,28 @@ func (t *Taken) End(kept bool) (certain bool) {
 func (t *Taken) Drop() (certain bool) {
 	t.account.book.mu.Lock()
 	defer t.account.book.mu.Unlock()
-	return t.ends(t.account.flights[t.volume])
+	f := t.account.flights[t.volume]
+	f.reserved = false
+	return t.ends(f)
 }
 
 func (t *Taken) ends(f *flight) (certain bool) {
 	a := t.account
-	if f.calls--; f.calls > 0 {
+	if f.calls > 0 || f.reserved {
 		return true
 	}
 	delete(a.flights, t.volume)
 	now := a.volumes[t.volume]
 	switch {
-	case f.kept && (t.growth || now.Volume == 0):
+	case f.Kept && (t.growth || now.Volume == 0):
 		now.Volume = t.bytes
-	case !f.kept && t.growth:
+	case !f.Kept && t.growth:
 		now.Volume = t.before.Volume
-	case !f.kept:
+	case !f.Kept:
 		now.Volume = 0
 	}
 	a.replace(t.volume, now)
-	return !f.kept || !f.lost && !f.released
+	return !f.Kept || !f.Lost && !f.Released
 }
 
 // Release takes a volume's promise back, because its record is gone. What is being made at the same
@@ -322,7 +339,7 @@ func (a *Account) Release(volume string) {
 	a.book.mu.Lock()
 	defer a.book.mu.Unlock()
 	if f := a.flights[volume]; f != nil {
-		f.released = true
+		f.Released = true
 		return
 	}
 	a.replace(volume, Promise{Archived: a.volumes[volume].Archived})
