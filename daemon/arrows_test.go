@@ -84,6 +84,7 @@ var doors = []door{
 	}},
 	{"docs", "the page of reasons", nil},
 	{"packaging", "packages, manifests and policies", []arrow{
+		{"daemon/metrics", "the metrics that the dashboard shows"},
 		{"daemon/kube", "the policy of the claim index"},
 		{"docs", "what the journal's catalog says of a reason"},
 		{"systemd", "messages of the journal's catalog"},
