@@ -12,10 +12,27 @@ import (
 // the i-th of its objects, and lets it happen.
 type event struct {
 	name  string // with the object's name, if it has one
-	of    int    // how many objects it can happen to
+	of    int    // how many objects it can happen to, or perName, perCell
 	named func(int) string
 	apply func(w *worker, s *state, i int) bool
 	ours  bool // it happens by itself: a controller of the cluster does it sooner or later
+}
+
+// What an event can happen to, as far as a world has that.
+const (
+	perName = -1
+	perCell = -2
+)
+
+// objects is how many objects it can happen to in this world.
+func (e event) objects(s *state) int {
+	switch e.of {
+	case perName:
+		return int(s.names)
+	case perCell:
+		return s.cells()
+	}
+	return e.of
 }
 
 func (e event) about(i int) string {
@@ -27,19 +44,19 @@ func (e event) about(i int) string {
 
 // events are all that can happen beside the daemon's own steps and its death.
 var events = []event{
-	{"claim %s is made", slots, slotName, claimMade, false},
-	{"claim %s is deleted", slots, slotName, claimDeleted, false},
-	{"kube-controller-manager binds %s", cells, nameOf, binds, true},
-	{"kube-controller-manager releases %s", cells, nameOf, releases, true},
-	{"pv-protection lets %s go", cells, nameOf, unprotects, true},
-	{"pv-protection keeps %s", cells, nameOf, protects, true},
-	{"a pod writes to %s", cells, nameOf, podWrites, false},
-	{"a pod on the other node writes to %s", cells, nameOf, otherPodWrites, false},
-	{"people delete volume object %s", cells, nameOf, objectDeleted, false},
-	{"people change the policy of %s", cells, nameOf, policyChanged, false},
-	{"people edit the label of %s", cells, nameOf, labelEdited, false},
-	{"people take the finalizers off %s", cells, nameOf, finalizersForced, false},
-	{"people take the claim out of %s", cells, nameOf, claimTakenOut, false},
+	{"claim %s is made", perName, slotName, claimMade, false},
+	{"claim %s is deleted", perName, slotName, claimDeleted, false},
+	{"kube-controller-manager binds %s", perCell, nameOf, binds, true},
+	{"kube-controller-manager releases %s", perCell, nameOf, releases, true},
+	{"pv-protection lets %s go", perCell, nameOf, unprotects, true},
+	{"pv-protection keeps %s", perCell, nameOf, protects, true},
+	{"a pod writes to %s", perCell, nameOf, podWrites, false},
+	{"a pod on the other node writes to %s", perCell, nameOf, otherPodWrites, false},
+	{"people delete volume object %s", perCell, nameOf, objectDeleted, false},
+	{"people change the policy of %s", perCell, nameOf, policyChanged, false},
+	{"people edit the label of %s", perCell, nameOf, labelEdited, false},
+	{"people take the finalizers off %s", perCell, nameOf, finalizersForced, false},
+	{"people take the claim out of %s", perCell, nameOf, claimTakenOut, false},
 	{"etcd is saved", 1, nil, etcdSaved, false},
 	{"etcd is restored", 1, nil, etcdRestored, false},
 	{"the API server serves a request that was given up", 1, nil, servedLate, true},
@@ -62,26 +79,26 @@ var events = []event{
 	{"the API server is another cluster's", 1, nil, clusterChanged, false},
 	{"the API server is the pools' own again", 1, nil, clusterBack, true},
 	{"five seconds pass%s", nodes, ofNode, timePasses, true},
-	{"the other provisioner makes %s", cells, nameOf, peerMakes, false},
-	{"the other provisioner removes %s", cells, nameOf, peerRemoves, false},
+	{"the other provisioner makes %s", perCell, nameOf, peerMakes, false},
+	{"the other provisioner removes %s", perCell, nameOf, peerRemoves, false},
 	{"the pool's disk is copied", 1, nil, diskCopied, false},
 	{"another filesystem is mounted as the pool", 1, nil, diskSwapped, false},
 	{"the pool's own filesystem is mounted again", 1, nil, diskBack, true},
-	{"people request more of %s", slots, slotName, moreRequested, false},
-	{"people request less of %s", slots, slotName, lessRequested, false},
-	{"a snapshot is taken of %s", cells, nameOf, snapshotTaken, false},
+	{"people request more of %s", perName, slotName, moreRequested, false},
+	{"people request less of %s", perName, slotName, lessRequested, false},
+	{"a snapshot is taken of %s", perCell, nameOf, snapshotTaken, false},
 	{"the snapshot is deleted", 1, nil, snapshotDeleted, false},
 	{"people delete the snapshot's content", 1, nil, contentDeleted, false},
 	{"people change the policy of the snapshot's content", 1, nil, contentPolicyChanged, false},
 	{"people take the finalizer off the snapshot's content", 1, nil, contentForced, false},
 	{"the snapshot-controller deletes what is withdrawn", 1, nil, contentFollows, true},
-	{"the tombstone of %s is collected", cells, nameOf, tombCollected, false},
-	{"people keep a volume for each claim %s", slots, slotName, volumeKept(byName), false},
-	{"a volume is kept for claim %s by its UID", slots, slotName, volumeKept(byUID), false},
-	{"people delete the volume that is kept for %s", slots, slotName, keptDeleted, false},
-	{"kube-controller-manager binds claim %s to the volume that is kept for it", slots, slotName, bindsKept, true},
-	{"kube-controller-manager asks a provisioner for claim %s", slots, slotName, asksFor, true},
-	{"the scheduler chooses the node for claim %s", slots, slotName, nodeChosen, false},
+	{"the tombstone of %s is collected", perCell, nameOf, tombCollected, false},
+	{"people keep a volume for each claim %s", perName, slotName, volumeKept(byName), false},
+	{"a volume is kept for claim %s by its UID", perName, slotName, volumeKept(byUID), false},
+	{"people delete the volume that is kept for %s", perName, slotName, keptDeleted, false},
+	{"kube-controller-manager binds claim %s to the volume that is kept for it", perName, slotName, bindsKept, true},
+	{"kube-controller-manager asks a provisioner for claim %s", perName, slotName, asksFor, true},
+	{"the scheduler chooses the node for claim %s", perName, slotName, nodeChosen, false},
 	{"pod %s is deleted", len(waitingPods{}), podName, podDeleted, false},
 }
 

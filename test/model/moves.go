@@ -43,7 +43,7 @@ func (w *worker) moves(s state, each func(move, state)) {
 		each(m, after)
 	}
 	for n, e := range events {
-		for i := range e.of {
+		for i := range e.objects(&s) {
 			after := s
 			if e.apply(w, &after, i) {
 				w.letGo(&after, &s.api, others)
@@ -90,7 +90,7 @@ func (w *worker) beginnings(s state, node int, visit func(move, state)) {
 
 // jobs calls do with each piece of work that a daemon has.
 func (w *worker) jobs(s *state, node int, view etcd, do func(j job, what string)) {
-	for cell := range cells {
+	for cell := range s.cells() {
 		if !s.concerns(node, cell) {
 			continue
 		}

@@ -109,7 +109,7 @@ func (w *worker) unsettledIn(cycle []state) (wrong string) {
 // byItself is one round. It reports whether it came to a state that is known to settle.
 func (w *worker) byItself(s *state, seen func(*state) bool) bool {
 	for _, e := range events {
-		for i := range e.of {
+		for i := range e.objects(s) {
 			if before := s.api; e.ours && e.apply(w, s, i) {
 				w.letGo(s, &before, others)
 				w.idle(s)
@@ -166,7 +166,7 @@ func (w *worker) finish(s *state, node int, j job) {
 
 func (w *worker) unsettled(s *state) string {
 	for _, i := range settlements {
-		for cell := range cells {
+		for cell := range s.cells() {
 			for node := range s.parts(cell) {
 				if s.abandoned(node, s.poolOf(cell)) {
 					continue // until a node is back
@@ -285,7 +285,7 @@ func (w *worker) broken(s *state) string {
 // violated is broken without what a daemon counts as promised.
 func (w *worker) violated(s *state) string {
 	for _, i := range invariants {
-		for cell := range cells {
+		for cell := range s.cells() {
 			for node := range s.parts(cell) {
 				if wrong := i.broken(s, w.part(s, node, cell), cell); wrong != "" {
 					return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)

@@ -162,7 +162,7 @@ func (st *stage) binderSettles(seen state) {
 		return
 	}
 	for _, e := range events {
-		for i := range e.of {
+		for i := range e.objects(&st.first) {
 			if then := seen; binderSteps[e.name] == nil || !e.apply(st.worker, &then, i) {
 				continue
 			}

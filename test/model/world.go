@@ -259,6 +259,9 @@ func numberOf(pv string) int {
 	return -1
 }
 
+// cells is how many of the cells there can be something of in this world.
+func (s *state) cells() int { return int(s.names) * lives }
+
 // poolOf is the pool of a cell.
 func (s *state) poolOf(cell int) int {
 	return int(s.in[cell/lives])
