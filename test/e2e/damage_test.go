@@ -307,10 +307,12 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	gauge("missing", 0)
 	codes(0)
 	place, away := filepath.Join(h.mount, lost.Name), filepath.Join(h.mount, "away")
+	missing := w.records("VolumesMissing", address)
 	w.Must(os.Rename(place, away))
 	w.Must(h.Signal(syscall.SIGHUP)) // or ten minutes
 	gauge("missing", 1)
 	gauge("bound", 1)
+	missing.fires()
 	told := func(is bool) func() bool {
 		return func() bool { out, _ := h.Call("status"); return strings.Contains(out, "is missing") == is }
 	}
@@ -322,12 +324,16 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	gauge("bound", 2)
 	w.Eventually("the status has that", told(false))
 	codes(0)
+	missing.resolves()
+	damaged := w.records("VolumesDamaged", address)
 	text, err := os.ReadFile(h.record(kept.Name))
 	w.Must(err)
 	w.Must(os.WriteFile(h.record(kept.Name), []byte("{"), 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 1)
+	damaged.fires()
 	w.Must(os.WriteFile(h.record(kept.Name), text, 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 0)
+	damaged.resolves()
 }

@@ -256,11 +256,13 @@ func TestTypoIsToldWithoutASignal(t *testing.T) {
 		w.Eventually(want, func() bool { return strings.Contains(scraped(address), want) })
 	}
 	inForce(1)
+	recorded := w.records("ConfigNotInForce", address)
 	w.Must(h.Configure(string(good) + "moed = \"0700\"\n"))
 	if out, code := h.Call("check", "--config-only"); code != 2 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	inForce(0)
+	recorded.fires()
 	w.Must(h.WaitStatus(w.Soon(), "the configuration file has errors and an older one is in force"))
 	out, code := h.Call("status")
 	if code != 1 || !strings.Contains(out, "moed: unknown key") ||
@@ -273,7 +275,7 @@ func TestTypoIsToldWithoutASignal(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	w.Must(h.Configure(string(good)))
-	inForce(1)
+	recorded.resolves()
 	if out, code := h.Call("status"); code != 0 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}

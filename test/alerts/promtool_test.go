@@ -1,0 +1,149 @@
+package alerts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
+)
+
+const root = "../.."
+
+// unrecorded are the alerts whose test in rules_test.yaml has no state of a real daemon, and why.
+var unrecorded = map[string]string{
+	"Down":               "up is Prometheus' own",
+	"Absent":             "up is Prometheus' own",
+	"ClockOff":           "not yet",
+	"ProjectsScarce":     "not yet",
+	"ChecksStandStill":   "not yet",
+	"EventsDropped":      "not yet",
+	"SnapshotsFail":      "not yet",
+	"ExpansionsFail":     "not yet",
+	"TrashNotEmptied":    "not yet",
+	"VolumeTrouble":      "not yet",
+	"VolumesOrphaned":    "not yet",
+	"VolumeFull":         "not yet",
+	"VolumeNearlyFull":   "not yet",
+	"PoolInodes":         "not yet",
+	"PoolPromised":       "not yet",
+	"PoolFull":           "not yet",
+	"PoolClosed":         "not yet",
+	"CredentialEndsSoon": "not yet",
+	"CredentialEnds":     "not yet",
+	"Refused":            "not yet",
+	"APIAway":            "not yet",
+	"NotReady":           "not yet",
+}
+
+// before is for how many minutes a daemon is well, in the tests of promtool, before the state.
+const before = 5
+
+// Each alert has a recording of a real daemon in its state, or a reason why it has none and a test
+// in rules_test.yaml. Of the recordings recorded_test.yaml is written, which make alerts plays.
+func TestRecorded(t *testing.T) {
+	rules, err := Rules(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	invented, err := os.ReadFile(filepath.Join(root, "packaging/prometheus/rules_test.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "# Written by go test ./test/alerts -update of what is in recorded: each alert fires alone in its state, after its\n" +
+		"# time, and resolves with it.\nrule_files: [rules.yaml]\nevaluation_interval: 1m\ntests:\n"
+	files := 0
+	for _, r := range rules {
+		kept, err := r.Kept(root)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if err == nil {
+			files++
+			text += played(r, kept)
+		}
+		by := strings.Contains(string(invented), "  - name: "+r.Name+"\n")
+		if (err == nil) == (unrecorded[r.Name] != "") || by != (unrecorded[r.Name] != "") {
+			t.Errorf("%s: %v; a test of its own: %t; %q", r.Name, err, by, unrecorded[r.Name])
+		}
+	}
+	if all, _ := filepath.Glob(filepath.Join(root, "packaging/prometheus/recorded/*")); len(all) != files {
+		t.Errorf("%d files for %d recorded alerts", len(all), files)
+	}
+	goldenfile.Compare(t, filepath.Join(root, "packaging/prometheus/recorded_test.yaml"), text)
+}
+
+// played is the test of one alert: well, in the state for as long as it takes, and well again. A
+// counter stays as it is in the state.
+func played(r Rule, kept Recording) string {
+	pending, window := int(r.For/time.Minute), int(r.Window/time.Minute)
+	fires := before + pending + 1
+	if r.Whole {
+		fires += window
+	}
+	resolves := fires + window + 6 // a series that ends is seen for five minutes
+	text := fmt.Sprintf("  - name: %s\n    interval: 1m\n    input_series:\n", r.Name)
+	line := func(series, values string) {
+		metric, labels, _ := strings.Cut(strings.TrimSuffix(series, "}"), "{")
+		if labels != "" {
+			labels += ","
+		}
+		text += fmt.Sprintf("      - series: '%s{%sinstance=\"a\",job=\"hostpath-provisioner\"}'\n"+
+			"        values: '%s'\n", metric, labels, values)
+	}
+	line("up", fmt.Sprintf("1x%d", resolves))
+	all := Samples{}
+	for _, part := range []Samples{kept.Well, kept.State} {
+		for series := range part {
+			all[series] = ""
+		}
+	}
+	for entry := range strings.Lines(all.text()) {
+		series := strings.TrimSuffix(entry, " \n")
+		metric, _, _ := strings.Cut(series, "{")
+		well, state := kept.Well[series], kept.State[series]
+		values := phase(well, before, 0, times(metric)) + " " +
+			phase(state, fires+1-before, before, times(metric)) + " "
+		switch {
+		case counts(metric):
+			well = state
+		case well == "":
+			values += "stale "
+		}
+		line(series, values+phase(well, resolves-fires, fires+1, times(metric)))
+	}
+	text += "    promql_expr_test:\n"
+	for _, at := range []int{before - 1, fires - 2, fires, resolves} {
+		if at < before && at != before-1 {
+			continue // it is not pending
+		}
+		if r.For == 0 && at == fires-2 {
+			continue
+		}
+		samples := "[]"
+		if at == fires {
+			samples = fmt.Sprintf(`[{labels: '{alertname="%s"}', value: 1}]`, prefix+r.Name)
+		}
+		text += fmt.Sprintf("      - expr: group by (alertname) (ALERTS{alertstate=\"firing\"})\n"+
+			"        eval_time: %dm\n        exp_samples: %s\n", at, samples)
+	}
+	return text
+}
+
+// phase is promtool's notation for so many minutes of one value, "" for none. A point in time was
+// recorded as its distance from the time of the scrape, which is here the minute.
+func phase(value string, minutes, minute int, point bool) string {
+	if value == "" {
+		return fmt.Sprintf("_x%d", minutes)
+	}
+	if n, err := strconv.ParseFloat(value, 64); point && err == nil {
+		value = fmt.Sprint(n + float64(60*minute))
+	}
+	return fmt.Sprintf("%sx%d", value, minutes-1) // that many more
+}
