@@ -17,7 +17,7 @@ type Samples map[string]string
 
 // Served are the samples of a page of metrics that some alert reads. What differs from run to run
 // is left out of the values: of a counter there is 1 for all that is more than 0, and of a point in
-// time how far it is from now, in seconds and to the hour.
+// time how far it is from now, in seconds and rounded to hours.
 func Served(rules []Rule, page string, now time.Time) Samples {
 	all := Samples{}
 	for line := range strings.Lines(page) {
@@ -74,11 +74,15 @@ func (r Rule) Record(well, state Samples) Recording {
 const (
 	head  = "# What a daemon serves while it is well, of what %s reads, and of what changes with it.\n"
 	state = "# In the alert's state. %s records both: go test -update.\n"
+	alone = "# No test has a daemon in the alert's state. %s records this: go test -update.\n"
 )
 
 // Text is the file of a recording, of which test writes it.
 func (r Recording) Text(rule Rule, test string) string {
 	text := fmt.Sprintf(head, prefix+rule.Name) + r.Well.text()
+	if len(r.State) == 0 {
+		return text + fmt.Sprintf(alone, test)
+	}
 	return text + fmt.Sprintf(state, test) + r.State.text()
 }
 

@@ -61,13 +61,23 @@ func (r *recording) serves(when string, want alerts.Samples, any bool) {
 }
 
 // fires compares what is served in the alert's state.
-func (r *recording) fires() *recording {
+func (r *recording) fires() {
 	r.w.Helper()
 	r.serves("in the state", r.kept.State, goldenfile.Updating())
+	r.compare(r.rule.Record(r.well, r.now()))
+}
+
+// unreached compares what is served while the daemon is well, for an alert whose state no test
+// reaches.
+func (r *recording) unreached() {
+	r.w.Helper()
+	r.compare(alerts.Recording{Well: r.rule.Record(r.well, r.well).Well})
+}
+
+func (r *recording) compare(got alerts.Recording) {
+	r.w.Helper()
 	test, _, _ := strings.Cut(r.w.Name(), "/")
-	got := r.rule.Record(r.well, r.now())
 	goldenfile.Compare(r.w, r.rule.File(rig.Root()), got.Text(r.rule, test+" (test/e2e)"))
-	return r
 }
 
 // resolves waits until the gauges are as they were, and none is more.

@@ -140,8 +140,30 @@ func TestFullAtEveryWrite(t *testing.T) {
 			if failed < 2 || made == 0 {
 				t.Errorf("%d failed and %d made: the writes in between were not tried", failed, made)
 			}
+			h.tellsFull(what, looks)
 		})
 	}
+}
+
+// tellsFull has a pool without volumes, and with a reserve, tell that it is full of blocks or inodes.
+func (h *host) tellsFull(what, looks string) {
+	w := h.w
+	w.Helper()
+	h.Kill()
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.Must(err)
+	w.Must(h.Configure(strings.Replace(string(config), `reserve = "0"`, `reserve = "1Mi"`, 1)))
+	address := h.metrics()
+	h.run()
+	alerts := map[string]string{"blocks": "PoolFull", "inodes": "PoolInodes"}
+	full := w.records(alerts[what], address)
+	empty := h.fill(what, 0)
+	hosttest.Mount(w, "-t", "tmpfs", "none", looks) // makes the daemon look
+	w.Must(h.WaitStatus(w.Soon(), "full"))
+	full.fires()
+	empty()
+	hosttest.Unmount(w, looks)
+	full.resolves()
 }
 
 // asksForTheLast makes a claim when the pool has been filled, and returns what it was told, "" if
