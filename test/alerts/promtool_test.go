@@ -71,6 +71,11 @@ func TestRecorded(t *testing.T) {
 		if len(kept.State) > 0 {
 			text += played(r, kept)
 		}
+		read := slices.ContainsFunc(slices.Collect(maps.Keys(kept.Well)), r.Reads) ||
+			slices.ContainsFunc(slices.Collect(maps.Keys(kept.State)), r.Reads)
+		if err == nil && !read {
+			t.Errorf("%s reads nothing of what is recorded for it", r.Name)
+		}
 	}
 	files, err := os.ReadDir(filepath.Join(root, "packaging/prometheus/recorded"))
 	for _, f := range files {

@@ -32,39 +32,40 @@ func (w *environment) records(alert, address string) *recording {
 		w.Fatalf("no alert %s", alert)
 	}
 	r := &recording{w: w, address: address, rules: rules, rule: rules[i]}
-	r.kept, err = r.rule.Kept(rig.Root())
-	if !goldenfile.Updating() {
+	if r.kept, err = r.rule.Kept(rig.Root()); !goldenfile.Updating() {
 		w.Must(err)
 	}
-	r.serves("while it is well", r.kept.Well, goldenfile.Updating())
-	r.well = r.now()
+	r.well = r.await("while it is well", func(now alerts.Samples) bool {
+		return goldenfile.Updating() || now.Has(r.kept.Well)
+	})
 	return r
 }
 
-func (r *recording) now() alerts.Samples {
-	return alerts.Served(r.rules, scraped(r.address), time.Now())
-}
-
-// serves waits until the daemon serves these samples, or any at all.
-func (r *recording) serves(when string, want alerts.Samples, any bool) {
+// await waits until the daemon serves what it should, and returns that.
+func (r *recording) await(when string, is func(alerts.Samples) bool) (now alerts.Samples) {
 	r.w.Helper()
-	var now alerts.Samples
+	served := false
 	defer func() {
-		if !any && !now.Has(want) {
-			r.w.Logf("%s: a daemon serves\n%v\nwant\n%v", r.rule.Name, now, want)
+		if !served {
+			r.w.Logf("want %s\n%v\nis\n%v", r.rule.Name, r.kept, r.rule.Record(r.well, now))
 		}
 	}()
-	r.w.Eventually("what is served "+when, func() bool {
-		now = r.now()
-		return len(now) > 0 && (any || now.Has(want))
+	r.w.Eventually(r.rule.Name+" reads, "+when+", what is kept", func() bool {
+		now = alerts.Served(r.rules, scraped(r.address), time.Now())
+		served = len(now) > 0 && is(now)
+		return served
 	})
+	return now
 }
 
 // fires compares what is served in the alert's state.
 func (r *recording) fires() {
 	r.w.Helper()
-	r.serves("in the state", r.kept.State, goldenfile.Updating())
-	r.compare(r.rule.Record(r.well, r.now()))
+	now := r.await("in its state", func(now alerts.Samples) bool {
+		state := r.rule.Record(r.well, now).State
+		return goldenfile.Updating() || maps.Equal(state, r.kept.State)
+	})
+	r.compare(r.rule.Record(r.well, now))
 }
 
 // unreached compares what is served while the daemon is well, for an alert whose state no test
@@ -77,25 +78,19 @@ func (r *recording) unreached() {
 func (r *recording) compare(got alerts.Recording) {
 	r.w.Helper()
 	test, _, _ := strings.Cut(r.w.Name(), "/")
+	r.kept = got
 	goldenfile.Compare(r.w, r.rule.File(rig.Root()), got.Text(r.rule, test+" (test/e2e)"))
 }
 
-// resolves waits until the gauges are as they were, and none is more.
+// resolves waits until the gauges are as they were, and none of the state is left. Counters stay.
 func (r *recording) resolves() {
 	r.w.Helper()
-	kept, err := r.rule.Kept(rig.Root())
-	r.w.Must(err)
-	gauges := maps.Clone(kept.Well)
-	maps.DeleteFunc(gauges, func(series, _ string) bool {
-		return strings.Contains(series, "_total")
-	})
-	r.serves("after the state", gauges, false)
-	r.w.Eventually("what was served in the state alone is gone", func() bool {
-		now := r.now()
-		for series := range kept.State {
-			_, was := kept.Well[series]
-			if _, is := now[series]; is && !was {
-				return false
+	r.await("after its state", func(now alerts.Samples) bool {
+		for _, part := range []alerts.Samples{r.kept.Well, r.kept.State} {
+			for series := range part {
+				if !strings.Contains(series, "_total") && now[series] != r.kept.Well[series] {
+					return false
+				}
 			}
 		}
 		return true
