@@ -123,7 +123,9 @@ func TestFullAtEveryWrite(t *testing.T) {
 			w := newEnvironment(t)
 			// No room for root alone, and an inode for each 4 KiB: what is free is free for all.
 			image := hosttest.Mkfs(t, "ext4", 16, "-m", "0", "-b", "1024", "-N", "128")
-			h := w.newHostOn(image, "a", "reserve = \"0\"").run()
+			h := w.newHostOn(image, "a", "reserve = \"0\"")
+			address := h.metrics()
+			h.run()
 			class, looks := w.Class("c", immediate), hosttestDir(t, "looks")
 			failed, made := 0, 0
 			for room, try := 0, 0; room < 8; try++ {
@@ -140,21 +142,20 @@ func TestFullAtEveryWrite(t *testing.T) {
 			if failed < 2 || made == 0 {
 				t.Errorf("%d failed and %d made: the writes in between were not tried", failed, made)
 			}
-			h.tellsFull(what, looks)
+			h.tellsFull(what, looks, address)
 		})
 	}
 }
 
 // tellsFull has a pool without volumes, and with a reserve, tell that it is full of blocks or inodes.
-func (h *host) tellsFull(what, looks string) {
+func (h *host) tellsFull(what, looks, address string) {
 	w := h.w
 	w.Helper()
-	h.Kill()
 	config, err := os.ReadFile(h.Path("etc", "config.toml"))
 	w.Must(err)
 	w.Must(h.Configure(strings.Replace(string(config), `reserve = "0"`, `reserve = "1Mi"`, 1)))
-	address := h.metrics()
-	h.run()
+	w.Must(h.Signal(syscall.SIGHUP))
+	w.Must(h.WaitReady(w.Soon(), 2))
 	alerts := map[string]string{"blocks": "PoolFull", "inodes": "PoolInodes"}
 	full := w.records(alerts[what], address)
 	empty := h.fill(what, 0)
