@@ -43,11 +43,18 @@ func counts(metric string) bool { return strings.HasSuffix(metric, "_total") }
 
 func times(metric string) bool { return strings.HasSuffix(metric, "_timestamp_seconds") }
 
+// changes reports whether a daemon in whatever state serves another value now and then. What a
+// volume takes is measured at any time after the start.
+func changes(metric string) bool {
+	return times(metric) || strings.HasSuffix(metric, "_bytes") ||
+		metric == "hostpath_provisioner_pool_checks_total"
+}
+
 // Recording is what a daemon serves while it is well, and in the state of an alert.
 type Recording struct{ Well, State Samples }
 
 // Record keeps what the alert reads, and of what others read all that differs between the two: it
-// may not have them fire. Points in time and the number of checks always differ.
+// may not have them fire.
 func (r Rule) Record(well, state Samples) Recording {
 	kept := Recording{Samples{}, Samples{}}
 	keep := func(series string) {
@@ -61,8 +68,7 @@ func (r Rule) Record(well, state Samples) Recording {
 	for _, all := range []Samples{well, state} {
 		for series := range all {
 			metric, _, _ := strings.Cut(series, "{")
-			differs := well[series] != state[series] && !times(metric) &&
-				metric != "hostpath_provisioner_pool_checks_total"
+			differs := well[series] != state[series] && !changes(metric)
 			if differs || r.Reads(series) {
 				keep(series)
 			}
