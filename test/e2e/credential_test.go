@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -89,6 +90,24 @@ func TestCredentialOfProgram(t *testing.T) {
 	}
 }
 
+// token is one of the daemons' ServiceAccount, which is bound to a Node and ends in so many hours.
+func (w *environment) token(node string, hours int64) []byte {
+	w.Helper()
+	object, err := w.Client().CoreV1().Nodes().Get(w.Ctx, node, metav1.GetOptions{})
+	w.Must(err)
+	seconds := hours * 60 * 60
+	accounts := w.Client().CoreV1().ServiceAccounts("hostpath-provisioner")
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &seconds,
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Node", Name: node, UID: object.UID},
+	}}
+	response, err := accounts.CreateToken(w.Ctx, "hostpath-provisioner", request,
+		metav1.CreateOptions{})
+	w.Must(err)
+	return []byte(response.Status.Token)
+}
+
 // A Node that is deleted and made again has its daemon's token refused: the status says so with the
 // command that helps, and no other part of the daemon reports it. The token that is written then is
 // taken into use, although the kubeconfig is the same.
@@ -96,17 +115,28 @@ func TestNodeMadeAgain(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
 	kubeconfig, token := h.Path("kubeconfig"), h.Path("token")
-	bind := func() {
-		file := h.Path("bound")
-		w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", h.node, file))
-		config, err := clientcmd.LoadFromFile(file)
-		w.Must(err)
-		certs.Replace(t, token, []byte(config.AuthInfos["hostpath-provisioner"].Token))
-	}
-	bind()
+	const day, year = 24, 365 * 24
+	bind := func(hours int64) { certs.Replace(t, token, w.token(h.node, hours)) }
+	bind(year)
 	w.Must(w.UserKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{TokenFile: token}))
+	address := h.metrics()
 	h.run()
 	pid := h.PID()
+	uses := func(replaced int) {
+		w.Eventually("the new token is in use", func() bool {
+			return strings.Count(h.Log(), "the credential was replaced and is in use") == replaced
+		})
+	}
+	ends, soon := w.records("CredentialEnds", address), w.records("CredentialEndsSoon", address)
+	bind(7 * day)
+	uses(1)
+	ends.fires()
+	bind(day / 2)
+	uses(2)
+	soon.fires()
+	bind(year)
+	soon.resolves()
+	refused := w.records("Refused", address)
 	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 	w.Must(h.WaitStatus(w.Soon(), "the API server does not accept this node's credential: "))
@@ -123,8 +153,12 @@ func TestNodeMadeAgain(t *testing.T) {
 		return apierrors.IsUnauthorized(err)
 	})
 	w.claim("data", w.Class("c", immediate), "8Mi")
+	w.Eventually("a request is refused", func() bool {
+		return !strings.Contains(scraped(address), `api_refused_total{reason="Unauthorized"} 0`)
+	})
+	refused.fires()
 	began := time.Now()
-	bind()
+	bind(year)
 	w.Bound("data")
 	t.Logf("bound %s after the new token was written", time.Since(began).Round(time.Millisecond))
 	for line := range strings.Lines(h.Log()) {

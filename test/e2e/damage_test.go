@@ -123,7 +123,9 @@ func TestFullAtEveryWrite(t *testing.T) {
 			w := newEnvironment(t)
 			// No room for root alone, and an inode for each 4 KiB: what is free is free for all.
 			image := hosttest.Mkfs(t, "ext4", 16, "-m", "0", "-b", "1024", "-N", "128")
-			h := w.newHostOn(image, "a", "reserve = \"0\"").run()
+			h := w.newHostOn(image, "a", "reserve = \"0\"")
+			address := h.metrics()
+			h.run()
 			class, looks := w.Class("c", immediate), hosttestDir(t, "looks")
 			failed, made := 0, 0
 			for room, try := 0, 0; room < 8; try++ {
@@ -140,8 +142,29 @@ func TestFullAtEveryWrite(t *testing.T) {
 			if failed < 2 || made == 0 {
 				t.Errorf("%d failed and %d made: the writes in between were not tried", failed, made)
 			}
+			h.tellsFull(what, looks, address)
 		})
 	}
+}
+
+// tellsFull has a pool without volumes, and with a reserve, tell that it is full of blocks or inodes.
+func (h *host) tellsFull(what, looks, address string) {
+	w := h.w
+	w.Helper()
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.Must(err)
+	w.Must(h.Configure(strings.Replace(string(config), `reserve = "0"`, `reserve = "1Mi"`, 1)))
+	w.Must(h.Signal(syscall.SIGHUP))
+	w.Must(h.WaitReady(w.Soon(), 2))
+	alerts := map[string]string{"blocks": "PoolFull", "inodes": "PoolInodes"}
+	full := w.records(alerts[what], address)
+	empty := h.fill(what, 0)
+	hosttest.Mount(w, "-t", "tmpfs", "none", looks) // makes the daemon look
+	w.Must(h.WaitStatus(w.Soon(), "full"))
+	full.fires()
+	empty()
+	hosttest.Unmount(w, looks)
+	full.resolves()
 }
 
 // asksForTheLast makes a claim when the pool has been filled, and returns what it was told, "" if
@@ -307,10 +330,12 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	gauge("missing", 0)
 	codes(0)
 	place, away := filepath.Join(h.mount, lost.Name), filepath.Join(h.mount, "away")
+	missing := w.records("VolumesMissing", address)
 	w.Must(os.Rename(place, away))
 	w.Must(h.Signal(syscall.SIGHUP)) // or ten minutes
 	gauge("missing", 1)
 	gauge("bound", 1)
+	missing.fires()
 	told := func(is bool) func() bool {
 		return func() bool { out, _ := h.Call("status"); return strings.Contains(out, "is missing") == is }
 	}
@@ -322,12 +347,16 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	gauge("bound", 2)
 	w.Eventually("the status has that", told(false))
 	codes(0)
+	missing.resolves()
+	damaged := w.records("VolumesDamaged", address)
 	text, err := os.ReadFile(h.record(kept.Name))
 	w.Must(err)
 	w.Must(os.WriteFile(h.record(kept.Name), []byte("{"), 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 1)
+	damaged.fires()
 	w.Must(os.WriteFile(h.record(kept.Name), text, 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 0)
+	damaged.resolves()
 }

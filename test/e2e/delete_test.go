@@ -33,9 +33,12 @@ func (h *host) made(name, class string) *corev1.PersistentVolume {
 	return pv
 }
 
+// What is mounted in a volume keeps it in the trash, until it is unmounted.
 func TestDelete(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	h := w.newHost("a")
+	address := h.metrics()
+	h.run()
 	class := w.Class("c", immediate)
 	one, two := h.made("one", class), h.made("two", class)
 	w.DeleteClaim("one")
@@ -44,6 +47,19 @@ func TestDelete(t *testing.T) {
 		t.Errorf("the object is gone and the directory is not: %v", err)
 	}
 	h.wantTree(pool.Of(two.Name)...)
+	trash := w.records("TrashNotEmptied", address)
+	inside := filepath.Join(h.mount, two.Name, "inside")
+	w.Must(os.Mkdir(inside, 0o700))
+	hosttest.Mount(t, "-t", "tmpfs", "none", inside)
+	w.DeleteClaim("two")
+	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	w.Eventually("it cannot be purged", func() bool {
+		return strings.Contains(h.Log(), "reason=PurgeIncomplete")
+	})
+	trash.fires()
+	hosttest.Unmount(t, filepath.Join(h.ours("trash"), two.Name+"~", "inside"))
+	h.wantTree()
+	trash.resolves()
 }
 
 // The object is deleted first, while the claim still uses it: nothing happens until the claim goes.
@@ -151,16 +167,21 @@ func TestForgedVolumes(t *testing.T) {
 // foreign, whatever the object says. When it is taken away, the object goes without a restart.
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	h := w.newHost("a")
+	address := h.metrics()
+	h.run()
 	pv := h.made("data", w.Class("c", immediate))
+	trouble := w.records("VolumeTrouble", address)
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	w.DeleteClaim("data")
 	w.refusedVolume(pv, "NotRecorded")
+	trouble.fires()
 	h.wantTree(pv.Name)
 	// An administrator removes it: the object goes by itself.
 	w.Must(os.RemoveAll(filepath.Join(h.mount, pv.Name)))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	h.wantTree()
+	trouble.resolves()
 }
 
 // The object goes at once, however long the purge takes: when the daemon deletes it, the trash

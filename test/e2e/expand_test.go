@@ -146,7 +146,9 @@ func TestExpandInfeasible(t *testing.T) {
 // when the first one goes.
 func TestExpandReserves(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").run() // has 73 MiB for volumes
+	h := w.newHost("a") // has 73 MiB for volumes
+	address := h.metrics()
+	h.run()
 	class := w.Class("c", immediate, fixture.Expandable)
 	for _, name := range []string{"first", "second"} {
 		w.claim(name, class, "10Mi")
@@ -154,9 +156,11 @@ func TestExpandReserves(t *testing.T) {
 	}
 	w.Must(w.Request("first", "40Mi"))
 	w.Sized("first", "40Mi")
+	fails := w.records("ExpansionsFail", address)
 	w.Must(w.Request("second", "50Mi"))
 	claim := w.claimUntil("second", infeasible)
 	said := w.refused(claim, "NotEnoughSpace")
+	fails.fires()
 	if !strings.Contains(said, "50.0 MiB is promised to volumes (40.0 MiB to ") ||
 		!strings.Contains(said, "), of which 10.0 MiB to this one") {
 		t.Errorf("event %q", said)

@@ -62,12 +62,15 @@ func (h *host) wantData(path, want string) {
 // or removed, as the documents say.
 func TestDecidedOtherwise(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	h := w.newHost("a")
+	address := h.metrics()
+	h.run()
 	class := w.Class("c", immediate)
 	pvs, all := map[string]*corev1.PersistentVolume{}, []string{}
 	for _, name := range []string{"retained", "forced", "again", "released", "cleared", "archived", "halved"} {
 		pvs[name] = h.made(name, class)
 	}
+	orphaned := w.records("VolumesOrphaned", address)
 	h.Kill()
 	for name, pv := range pvs {
 		switch name {
@@ -110,6 +113,7 @@ func TestDecidedOtherwise(t *testing.T) {
 	w.Eventually("the two that were forced off are told", func() bool {
 		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
 	})
+	orphaned.fires()
 	out, _ := h.Call("volumes")
 	for name, state := range map[string]string{"forced": "orphaned", "again": "orphaned", "retained": "retained", "archived": "retained", "released": "retained", "cleared": "available"} {
 		if !strings.Contains(line(out, pvs[name].Name), state) {
@@ -133,6 +137,7 @@ func TestDecidedOtherwise(t *testing.T) {
 		_, err := os.Stat(h.record(pvs["forced"].Name))
 		return os.IsNotExist(err)
 	})
+	orphaned.resolves()
 }
 
 // useAgain makes the object anew, and a claim for it.

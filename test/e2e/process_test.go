@@ -136,14 +136,21 @@ func TestStatusAndMetrics(t *testing.T) {
 	} {
 		shows(want)
 	}
+	for _, alert := range []string{"NotReady", "EventsDropped", "ChecksStandStill", "ClockOff"} {
+		w.records(alert, address).unreached()
+	}
+	closed := w.records("PoolClosed", address)
 	hosttest.Unmount(t, h.mount)
 	w.Must(h.WaitStatus(w.Soon(), "0 of 1 pool open"))
 	shows(`hostpath_provisioner_pool_finding{pool="fast",reason="NotMounted",severity="close"} 1`)
+	closed.fires()
 	out, code := h.Call("status", "--json")
 	var status struct{ Pools []struct{ Reason string } }
 	if err := json.Unmarshal([]byte(out), &status); err != nil || code > 1 || len(status.Pools) != 1 || status.Pools[0].Reason != "NotMounted" {
 		t.Errorf("status --json: exit code %d, %v\n%s", code, err, out)
 	}
+	h.image.Mount(t, h.mount)
+	closed.resolves()
 }
 
 // The API server is away when the daemon starts, and again later: it is ready for systemd, waits,
@@ -180,12 +187,14 @@ func TestAPIServerAway(t *testing.T) {
 	up("1")
 	class := w.Class("c", immediate)
 	first := h.made("first", class)
+	away := w.records("APIAway", address)
 	w.Must(own.Kill())
 	w.Must(h.WaitStatus(w.Soon(), "waiting for the API"))
 	up("0")
+	away.fires()
 	w.Must(own.Restart(ctx))
 	second := h.made("second", class)
-	up("1")
+	away.resolves()
 	if got := page(w, "http://"+address+"/readyz"); got != "ok\n" {
 		t.Errorf("readyz: %q", got)
 	}
@@ -256,11 +265,13 @@ func TestTypoIsToldWithoutASignal(t *testing.T) {
 		w.Eventually(want, func() bool { return strings.Contains(scraped(address), want) })
 	}
 	inForce(1)
+	recorded := w.records("ConfigNotInForce", address)
 	w.Must(h.Configure(string(good) + "moed = \"0700\"\n"))
 	if out, code := h.Call("check", "--config-only"); code != 2 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	inForce(0)
+	recorded.fires()
 	w.Must(h.WaitStatus(w.Soon(), "the configuration file has errors and an older one is in force"))
 	out, code := h.Call("status")
 	if code != 1 || !strings.Contains(out, "moed: unknown key") ||
@@ -273,7 +284,7 @@ func TestTypoIsToldWithoutASignal(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	w.Must(h.Configure(string(good)))
-	inForce(1)
+	recorded.resolves()
 	if out, code := h.Call("status"); code != 0 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}

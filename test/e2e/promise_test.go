@@ -140,6 +140,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s", command, code, out)
 		}
 	}
+	promised := w.records("PoolPromised", address)
 	free := h.pool().Free
 	w.claim("rest", class, fmt.Sprint(free-11<<10))
 	w.Bound("rest")
@@ -159,6 +160,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 			strings.Contains(now, `pool_finding{pool="fast",reason="Promised",severity="full"} 1`) &&
 			strings.Contains(now, `pool_used_bytes{pool="fast"} `)
 	})
+	promised.fires()
 	small := w.claim("small", class, "10Mi")
 	w.refused(small, "NotEnoughSpace")
 	w.DeleteClaim("rest")
@@ -166,6 +168,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 	w.Eventually("the pool is open", func() bool {
 		return strings.Contains(metrics(), `pool_open{pool="fast"} 1`)
 	})
+	promised.resolves()
 	if out, code := h.Call("check"); code != 0 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}

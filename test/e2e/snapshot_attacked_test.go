@@ -154,9 +154,12 @@ func TestSnapshotReadyByPeople(t *testing.T) {
 func TestSnapshotOfGivenVolume(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
-	h := w.newHost("a", `snapshots = "copy"`).run()
+	h := w.newHost("a", `snapshots = "copy"`)
+	address := h.metrics()
+	h.run()
 	w.claim("data", w.Class("c", immediate), "10Mi")
 	pv := w.Bound("data")
+	fails := w.records("SnapshotsFail", address)
 	_, _, err := h.Stop(w.Soon())
 	w.Must(err)
 	content := s.ask("snap", pv, w.Provisioner, "Delete")
@@ -168,6 +171,7 @@ func TestSnapshotOfGivenVolume(t *testing.T) {
 		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
 		return strings.Contains(message, "the volume is another claim's than when the snapshot was asked for")
 	})
+	fails.fires()
 	h.wantTree(pool.Of(pv.Name)...)
 	s.remove("snap", content)
 }

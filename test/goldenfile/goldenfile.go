@@ -10,6 +10,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// Updating reports whether the files are written anew.
+func Updating() bool { return *update }
+
 // Compare fails the test if the file has another text.
 func Compare(t testing.TB, file, got string) {
 	t.Helper()
