@@ -155,6 +155,9 @@ var cases = []struct {
 
 	{"an index", func(*Facts) {}, CheckClaimIndex, "ok  there, bound and of this version; the API server labels claims"},
 	{"an index without a claim", func(f *Facts) { f.Index.Tried, f.Index.Labels = false, false }, CheckClaimIndex, "ok  there, bound and of this version; the cluster has no claim to try it with"},
+	{"an older server", func(f *Facts) { f.API.Version, f.Index = "v1.34.4", Index{Unserved: true} },
+		CheckClaimIndex, "ok  the API server has no MutatingAdmissionPolicy: it is v1.34.4, " +
+			"not 1.36 or later; the daemon reads all claims"},
 	{"no index", func(f *Facts) { f.Index = Index{} }, CheckClaimIndex, "ok  the cluster has none: the daemon reads all claims"},
 	{"no binding", func(f *Facts) { f.Index = Index{Policy: true} }, CheckClaimIndex, "warning IndexUnbound the policy hostpath-provisioner-claims or its binding is missing: the daemon reads all claims"},
 	{"no policy", func(f *Facts) { f.Index = Index{Binding: true} }, CheckClaimIndex, "warning IndexUnbound the policy hostpath-provisioner-claims or its binding is missing: the daemon reads all claims"},
@@ -184,8 +187,8 @@ func TestJudge(t *testing.T) {
 	for _, c := range checks {
 		rules += len(c.rules)
 	}
-	// indexAbsent and parametersNotRead have no reason, and "" is one here.
-	if len(seen) != rules-1 {
+	// indexUnknown, indexAbsent and parametersNotRead have no reason, and "" is one here.
+	if len(seen) != rules-2 {
 		t.Errorf("%d reasons of %d rules", len(seen), rules)
 	}
 }
