@@ -8,7 +8,9 @@ import (
 
 // First versions of Kubernetes, as minor versions, that have what tests need.
 const (
-	MutatingPolicies = 36 // MutatingAdmissionPolicy v1
+	ResizeStates      = 32 // of claims, and a request can be lowered (RecoverVolumeExpansionFailure)
+	AttributesClasses = 34 // VolumeAttributesClass v1
+	MutatingPolicies  = 36 // MutatingAdmissionPolicy v1
 )
 
 // Before reports whether the control plane is of a Kubernetes before 1.minor, as those that

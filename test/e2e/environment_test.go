@@ -29,16 +29,6 @@ func newEnvironment(t *testing.T) *environment {
 	return &environment{fixture.New(t, plane.Get(t), "e2e-")}
 }
 
-// since skips the test on an API server before Kubernetes 1.minor, the first that has what is named.
-func (w *environment) since(minor int, what string) {
-	w.Helper()
-	before, err := w.Before(minor)
-	w.Must(err)
-	if before {
-		w.Skipf("%s is of Kubernetes 1.%d", what, minor)
-	}
-}
-
 // host is one node with one daemon and one pool, "fast".
 type host struct {
 	*rig.Daemon

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -63,11 +64,6 @@ func (h *host) growsWhileOff(size string) {
 	h.w.Sized("data", size)
 }
 
-// infeasible is for claimUntil: the claim's status says that its request cannot be met.
-func infeasible(c *corev1.PersistentVolumeClaim) bool {
-	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
-}
-
 // A claim grows while a pod has it, again and again, and nothing else changes. The node that has no
 // part in it does nothing.
 func TestExpand(t *testing.T) {
@@ -110,12 +106,13 @@ func TestExpand(t *testing.T) {
 }
 
 // A size that the pool does not have is refused in the claim's status, with the numbers; the claim
-// can be lowered again, to more than it has, and gets that.
+// can be lowered again, to more than it has, and gets that, where the API server allows it. It is
+// told once.
 func TestExpandInfeasible(t *testing.T) {
 	w := newEnvironment(t)
 	h, pv := w.expandable()
 	w.Must(w.Request("data", "1Ti"))
-	claim := w.claimUntil("data", infeasible)
+	claim := w.claimUntil("data", w.Infeasible())
 	if got := fmt.Sprint(conditions(claim)); got != "[ControllerResizeError Resizing]" {
 		t.Errorf("conditions %s", got)
 	}
@@ -136,6 +133,15 @@ func TestExpandInfeasible(t *testing.T) {
 			t.Errorf("lowered to %s: %v", less, err)
 		}
 	}
+	if w.Older(cluster.ResizeStates) {
+		if err := w.Request("data", "30Mi"); !apierrors.IsInvalid(err) {
+			t.Errorf("lowered to 30Mi: %v", err)
+		}
+		if n := strings.Count(h.Log(), "reason=NotEnoughSpace"); n != 1 {
+			t.Errorf("the refusal is told %d times", n)
+		}
+		return
+	}
 	w.grow("30Mi")
 	if got := h.recorded(pv.Name); got != 30<<20 {
 		t.Errorf("the record says %d bytes", got)
@@ -155,7 +161,7 @@ func TestExpandReserves(t *testing.T) {
 	w.Must(w.Request("first", "40Mi"))
 	w.Sized("first", "40Mi")
 	w.Must(w.Request("second", "50Mi"))
-	claim := w.claimUntil("second", infeasible)
+	claim := w.claimUntil("second", w.Infeasible())
 	said := w.refused(claim, "NotEnoughSpace")
 	if !strings.Contains(said, "50.0 MiB is promised to volumes (40.0 MiB to ") ||
 		!strings.Contains(said, "), of which 10.0 MiB to this one") {
@@ -284,7 +290,7 @@ func TestExpandNotRecorded(t *testing.T) {
 	h, pv := w.expandable()
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	w.Must(w.Request("data", "20Mi"))
-	claim := w.claimUntil("data", infeasible)
+	claim := w.claimUntil("data", w.Infeasible())
 	if said := w.refused(claim, "NotRecorded"); !strings.Contains(said, "is not recorded as a volume of pool fast") {
 		t.Errorf("event %q", said)
 	}
