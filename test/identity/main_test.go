@@ -121,11 +121,13 @@ func (w *world) manifests(flags ...string) []byte {
 }
 
 // older reports whether the API server is one without the kind of the claim index.
-func (w *world) older() bool {
+func (w *world) older() bool { w.Helper(); return w.before(cluster.MutatingPolicies) }
+
+func (w *world) before(minor int) bool {
 	w.Helper()
-	older, err := w.Before(cluster.MutatingPolicies)
+	before, err := w.Before(minor)
 	w.must(err)
-	return older
+	return before
 }
 
 // as is a client with the token that a node's daemon has; of no node with "".
