@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,14 +30,6 @@ func (w *environment) claimUntil(name string, is func(*corev1.PersistentVolumeCl
 
 // recorded is the size in the record of a volume, in bytes.
 func (h *host) recorded(pv string) int64 { h.w.Helper(); return h.w.Recorded(h.mount, pv) }
-
-func conditions(c *corev1.PersistentVolumeClaim) (types []string) {
-	for _, condition := range c.Status.Conditions {
-		types = append(types, string(condition.Type))
-	}
-	slices.Sort(types)
-	return types
-}
 
 // expandable makes a node with a bound claim "data" of 10 MiB, which may request more.
 func (w *environment) expandable() (*host, *corev1.PersistentVolume) {
@@ -113,7 +104,7 @@ func TestExpandInfeasible(t *testing.T) {
 	h, pv := w.expandable()
 	w.Must(w.Request("data", "1Ti"))
 	claim := w.claimUntil("data", w.Infeasible())
-	if got := fmt.Sprint(conditions(claim)); got != "[ControllerResizeError Resizing]" {
+	if got := fmt.Sprint(cluster.Resizing(claim)); got != "[ControllerResizeError Resizing]" {
 		t.Errorf("conditions %s", got)
 	}
 	said := w.refused(claim, "NotEnoughSpace")
