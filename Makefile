@@ -152,7 +152,7 @@ test-snapshots: build $(BUILD)/controlplane ## snapshots with the snapshot-contr
 	@cd test/upstream/snapshotter && CONTROLPLANE=$(abspath $(or $(CONTROLPLANE),$(BUILD)/controlplane)) HOSTPATH_PROVISIONER=$(abspath $(BUILD)/hostpath-provisioner) $(GO) test $(GOFLAGS) -count=1 .
 
 # What asks an API server; what each said is in $(BUILD)/versions.
-test-versions: deps build $(BUILD)/prove $(BUILD)/kubectl ## the product on other versions of Kubernetes: VERSION=1.33 or 1.33.13, without it all that are supported
+test-versions: deps build $(BUILD)/prove $(BUILD)/kubectl $(BUILD)/prometheus ## the product on other versions of Kubernetes: VERSION=1.33 or 1.33.13, without it all that are supported
 	@failed=; for version in $(VERSIONS); do \
 		echo "Kubernetes $$version"; \
 		built=$(abspath $(BUILD))/versions/$$version; \
