@@ -2,7 +2,12 @@
 # mount filesystems (in a mount namespace of their own).
 
 BUILD   ?= .build
-VERSION := $(or $(VERSION),$(shell sh packaging/version.sh))
+# VERSION is of the product, but to test-versions, to which it is one of Kubernetes.
+ifneq (,$(filter test-versions,$(MAKECMDGOALS)))
+VERSIONS := $(or $(VERSION),1.31 1.32 1.33 1.34 1.35 1.36 1.37)
+override VERSION :=
+endif
+override VERSION := $(or $(VERSION),$(shell sh packaging/version.sh))
 
 # The same everywhere: both are part of the build cache's key.
 export CGO_ENABLED = 0
@@ -11,7 +16,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
-.PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots
+.PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots test-versions identity
 
 include test/controlplane/build.mk
 
@@ -144,7 +149,17 @@ test-charts: ## both, rendered by Helm and Kustomize and compared with the manif
 	@cd test/upstream/charts && $(GO) test $(GOFLAGS) -count=1 .
 
 test-snapshots: build $(BUILD)/controlplane ## snapshots with the snapshot-controller of Kubernetes, a module of its own
-	@cd test/upstream/snapshotter && CONTROLPLANE=$(abspath $(BUILD)/controlplane) HOSTPATH_PROVISIONER=$(abspath $(BUILD)/hostpath-provisioner) $(GO) test $(GOFLAGS) -count=1 .
+	@cd test/upstream/snapshotter && CONTROLPLANE=$(abspath $(or $(CONTROLPLANE),$(BUILD)/controlplane)) HOSTPATH_PROVISIONER=$(abspath $(BUILD)/hostpath-provisioner) $(GO) test $(GOFLAGS) -count=1 .
+
+# What asks an API server; what each said is in $(BUILD)/versions.
+test-versions: deps build $(BUILD)/prove $(BUILD)/kubectl $(BUILD)/prometheus ## the product on other versions of Kubernetes: VERSION=1.33 or 1.33.13, without it all that are supported
+	@failed=; for version in $(VERSIONS); do \
+		echo "Kubernetes $$version"; \
+		built=$(abspath $(BUILD))/versions/$$version; \
+		test/controlplane/version.sh $$version $$built && \
+		CONTROLPLANE=$$built/controlplane BUILT=yes VERSION= sh test/groups.sh \
+			demo e2e identity $(TRIALS) test-snapshots || failed="$$failed $$version"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 fuzz: ## each fuzz target for a fixed number of inputs, or FUZZTIME=1m
 	@sh test/fuzz.sh $(FUZZTIME)
@@ -232,8 +247,10 @@ test-worlds: build $(BUILD)/controlplane ## each world of the model as far as it
 test-model-real: deps build $(BUILD)/controlplane ## orders that the model chooses at random, on the real daemon, for an hour
 	@$(GO) test $(GOFLAGS) -tags modelreal -count=1 -timeout 0 -run '^(TestFilesystems|TestServerRestored|TestLong|TestRandom)$$' -v ./test/model -args $(MODELFLAGS)
 
-test-identity: deps build $(BUILD)/controlplane $(BUILD)/prometheus ## a thief of one node's token, on a confined cluster
+identity: build $(BUILD)/controlplane
 	@$(GO) test $(GOFLAGS) -count=1 ./test/identity
+
+test-identity: deps identity $(BUILD)/prometheus ## a thief of one node's token, on a confined cluster
 	@HOSTPATH_CONFINED=1 $(GO) test $(GOFLAGS) -count=1 -timeout 40m -parallel 6 -skip '$(UNCONFINED)' ./test/e2e ./test/everynode
 
 # Each right's test waits in vain for what it cannot have. The short form is in "make unit": each right has a row.

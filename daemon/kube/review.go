@@ -166,6 +166,7 @@ func (c *Client) ClassesOf(ctx context.Context, provisioners []string) (names []
 
 // IndexState is what the cluster has of the claim index.
 type IndexState struct {
+	Unserved        bool // the API server does not have their kinds: it is before Kubernetes 1.36
 	Policy, Binding bool // there are objects of the names
 	Same            bool // both are those of this version
 	// Labels reports whether the API server labels claims. It was not tried without both objects,
@@ -183,7 +184,11 @@ func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
 	source := c.source(c.admission, "mutatingadmissionpolicybindings", func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBindingList{} })
 	source.fields = "metadata.name=" + claimindex.Name
 	var binding *admissionv1.MutatingAdmissionPolicyBinding
-	if err := each(ctx, source, func(b *admissionv1.MutatingAdmissionPolicyBinding) { binding = b }); ignoreMissing(err) != nil {
+	err = each(ctx, source, func(b *admissionv1.MutatingAdmissionPolicyBinding) { binding = b })
+	if is.Unserved = apierrors.IsNotFound(err); is.Unserved {
+		return is, nil
+	}
+	if err != nil {
 		return is, err
 	}
 	is.Policy, is.Binding, is.Same = policy != nil, binding != nil, claimindex.Identity(policy, binding) != ""

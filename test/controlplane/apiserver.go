@@ -74,7 +74,7 @@ func parseAPIServer(args []string) (*apiserveroptions.ServerRunOptions, error) {
 
 // runAPIServer serves until the context ends.
 func runAPIServer(ctx context.Context, options *apiserveroptions.ServerRunOptions) error {
-	completed, err := options.Complete(ctx)
+	completed, err := complete(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -82,6 +82,21 @@ func runAPIServer(ctx context.Context, options *apiserveroptions.ServerRunOption
 		return utilerrors.NewAggregate(errs)
 	}
 	return apiserverapp.Run(ctx, completed)
+}
+
+// complete calls options.Complete, which takes a context from Kubernetes 1.32 on.
+func complete(ctx context.Context, options any) (apiserveroptions.CompletedOptions, error) {
+	switch o := options.(type) {
+	case interface {
+		Complete(context.Context) (apiserveroptions.CompletedOptions, error)
+	}:
+		return o.Complete(ctx)
+	case interface {
+		Complete() (apiserveroptions.CompletedOptions, error)
+	}:
+		return o.Complete()
+	}
+	return apiserveroptions.CompletedOptions{}, fmt.Errorf("%T has no Complete that is known here", options)
 }
 
 // waitReady asks /readyz until it says yes. It covers the hooks that run after

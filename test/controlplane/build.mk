@@ -6,8 +6,11 @@ BUILD ?= .build
 .PHONY: controlplane-force
 controlplane-force:
 
+# CONTROLPLANE is another one, of another version of Kubernetes: version.sh.
 $(BUILD)/controlplane: controlplane-force
+ifndef CONTROLPLANE
 	@test/controlplane/build.sh $@ .
+endif
 
 $(BUILD)/kubectl: controlplane-force
 	@test/controlplane/build.sh $@ k8s.io/kubernetes/cmd/kubectl

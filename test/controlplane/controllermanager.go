@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 	kcmapp "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	kcmconfig "k8s.io/kubernetes/cmd/kube-controller-manager/app/config"
 	kcmoptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/controlplane/internal/state"
@@ -62,7 +63,6 @@ func parseControllerManager(args []string) (*kcmoptions.KubeControllerManagerOpt
 		return nil, fmt.Errorf("kube-controller-manager: %w", err)
 	}
 	sets := options.Flags(kcmapp.KnownControllers(), kcmapp.ControllersDisabledByDefault(), kcmapp.ControllerAliases())
-	options.ParsedFlags = &sets
 	flags := pflag.NewFlagSet("kube-controller-manager", pflag.ContinueOnError)
 	for _, set := range sets.FlagSets {
 		flags.AddFlagSet(set)
@@ -75,9 +75,25 @@ func parseControllerManager(args []string) (*kcmoptions.KubeControllerManagerOpt
 
 // runControllerManager runs the controllers until the context ends.
 func runControllerManager(ctx context.Context, options *kcmoptions.KubeControllerManagerOptions) error {
-	config, err := options.Config(ctx, kcmapp.KnownControllers(), kcmapp.ControllersDisabledByDefault(), kcmapp.ControllerAliases())
+	config, err := configure(ctx, options)
 	if err != nil {
 		return err
 	}
 	return kcmapp.Run(ctx, config.Complete())
+}
+
+// configure calls options.Config, which takes a context from Kubernetes 1.34 on.
+func configure(ctx context.Context, options any) (*kcmconfig.Config, error) {
+	known, off, aliases := kcmapp.KnownControllers(), kcmapp.ControllersDisabledByDefault(), kcmapp.ControllerAliases()
+	switch o := options.(type) {
+	case interface {
+		Config(context.Context, []string, []string, map[string]string) (*kcmconfig.Config, error)
+	}:
+		return o.Config(ctx, known, off, aliases)
+	case interface {
+		Config([]string, []string, map[string]string) (*kcmconfig.Config, error)
+	}:
+		return o.Config(known, off, aliases)
+	}
+	return nil, fmt.Errorf("%T has no Config that is known here", options)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -72,10 +73,9 @@ func etcdConfig(dataDir string) (*embed.Config, error) {
 	config.UnsafeNoFsync = true
 	config.EnableGRPCGateway = false
 	config.LogLevel = "warn"
-	// Its flag has a default and this field has not: at zero, every request is
-	// logged as a slow one.
-	config.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
-	return config, nil
+	// Its flag has a default and this field, in nanoseconds, has not: at zero,
+	// every request is logged as a slow one. etcd 3.5 has no such field.
+	return config, json.Unmarshal([]byte(`{"warning-unary-request-duration": 300000000}`), config)
 }
 
 // stopEtcd closes the database. It drops the clients' connections first,

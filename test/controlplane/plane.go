@@ -102,12 +102,15 @@ type options struct {
 // one registry of feature gates and one logging configuration, each of which
 // may be set once. (This is why the components' commands are of no use here,
 // besides their signal handler, which panics when it is installed twice.)
+//
+// kube-controller-manager is first: up to 1.35 it sets the default of a gate
+// when it names its flags, which the registry refuses after others did.
 func parseOptions(dir *state.Dir, s settings, creds credentials, port int) (options, error) {
-	apiserver, err := parseAPIServer(append(apiserverFlags(dir, s, port), s.apiserverExtra...))
+	kcm, err := parseControllerManager(append(controllerManagerFlags(dir, s, creds.controllerManager), s.kcmExtra...))
 	if err != nil {
 		return options{}, err
 	}
-	kcm, err := parseControllerManager(append(controllerManagerFlags(dir, s, creds.controllerManager), s.kcmExtra...))
+	apiserver, err := parseAPIServer(append(apiserverFlags(dir, s, port), s.apiserverExtra...))
 	if err != nil {
 		return options{}, err
 	}

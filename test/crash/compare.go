@@ -308,9 +308,7 @@ func (e *environment) ours(elem ...string) string {
 
 func toClaim(c *corev1.PersistentVolumeClaim) claim {
 	expansion := []string{string(c.Status.AllocatedResourceStatuses[corev1.ResourceStorage])}
-	for _, condition := range c.Status.Conditions {
-		expansion = append(expansion, string(condition.Type))
-	}
+	expansion = append(expansion, cluster.Resizing(c)...)
 	return claim{
 		uid: string(c.UID), phase: string(c.Status.Phase), volume: c.Spec.VolumeName, going: c.DeletionTimestamp != nil,
 		mib: c.Status.Capacity.Storage().Value() >> 20, expansion: strings.Join(expansion, ""),

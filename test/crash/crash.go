@@ -148,7 +148,13 @@ func proveDaemon(ctx context.Context, p *harness.Program, plane func() *harness.
 		return nil
 	}
 	e := build(ctx, plane(), opt)
+	older, err := e.Cluster.Before(cluster.ResizeStates)
+	e.Must(err, "reading the API server's version")
 	for _, op := range chosen {
+		if op.lowers && older {
+			e.Say("%s: not on this version of Kubernetes", op.name)
+			continue
+		}
 		if ctx.Err() == nil {
 			play := func(point string) (string, []string, []fault) { return e.newCase(op).play(point) }
 			all = append(all, prover{p, ctx, opt}.try(trial{name: op.name, most: opt.points, play: play}))

@@ -24,6 +24,7 @@ type operation struct {
 	boot      bool    // the operation is a start of the daemon: this is what it finds ...
 	dies      string  // ... after it was killed at this point of the steps ("": before any of them)
 	down      []step  // ... and this was done while it was dead
+	lowers    bool    // it lowers a request, which API servers before Kubernetes 1.32 refuse
 	clones    bool    // it needs a pool that makes clones, which one of scope every-node is not
 	snapshot  bool    // it is of a snapshot, and no claim
 	outcome   outcome // what the claim has to come to, wherever the daemon was killed
@@ -87,7 +88,7 @@ var operations = []operation{
 
 	{name: "expand", class: deleted, fromBound: true, steps: grow, outcome: bound},
 	{name: "expand again meanwhile", class: deleted, fromBound: true, steps: growTwice, outcome: bound},
-	{name: "expand too much, then less", class: deleted, fromBound: true, steps: tooMuch, outcome: bound},
+	{name: "expand too much, then less", class: deleted, fromBound: true, steps: tooMuch, lowers: true, outcome: bound},
 
 	{name: "start: nothing to do", class: deleted, fromBound: true, boot: true, outcome: bound},
 	{name: "start: state directory lost", class: deleted, fromBound: true, boot: true, down: forgetting, outcome: bound},
@@ -118,7 +119,7 @@ var operations = []operation{
 	{name: "start: more requested, expand", class: deleted, fromBound: true, boot: true, down: grow, outcome: bound},
 	{name: "start: unnamed record of another size, expand", class: deleted, fromBound: true, steps: grow, boot: true, dies: beforeName, outcome: bound},
 	{name: "start: record of another size, expand", class: deleted, fromBound: true, steps: grow, boot: true, dies: afterExpanded, outcome: bound},
-	{name: "start: record of another size, expand by less", class: deleted, fromBound: true, steps: growTwice, boot: true, dies: afterExpanded, down: lower, outcome: bound},
+	{name: "start: record of another size, expand by less", class: deleted, fromBound: true, steps: growTwice, boot: true, dies: afterExpanded, down: lower, lowers: true, outcome: bound},
 	{name: "start: trash with object, finish delete", class: deleted, fromBound: true, steps: drop, boot: true, dies: afterTrash, outcome: gone},
 	{name: "start: trash, purge", class: deleted, fromBound: true, steps: drop, boot: true, dies: duringPurge, outcome: gone},
 	{name: "start: trash and bound again, put back", class: deleted, fromBound: true, boot: true, down: trashing, outcome: bound},

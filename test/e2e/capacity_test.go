@@ -192,7 +192,7 @@ func TestRaceForTheLastSpace(t *testing.T) { newEnvironment(t).raceForTheLastSpa
 // It is the same where the scheduler scores nodes by their capacity. The plane is the next test's,
 // too: a CSI driver in whose place daemons are is the whole cluster's.
 func TestRaceWhereCapacityScores(t *testing.T) {
-	t.Parallel()
+	newEnvironment(t).Since(cluster.CapacityScoring, "the gate StorageCapacityScoring")
 	own := fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
 	(&environment{fixture.New(t, own, "scoring-race-")}).raceForTheLastSpace()
 	(&environment{fixture.New(t, own, "in-place-")}).capacityInPlaceOfADriver()
@@ -333,7 +333,7 @@ func (w *environment) refusedFor(pod, message string) bool {
 // With the gate StorageCapacityScoring, which 1.37 has on, the scheduler takes a node that
 // publishes nothing last. Which one it takes of those that publish is its own.
 func TestSchedulerScoresByCapacity(t *testing.T) {
-	t.Parallel()
+	newEnvironment(t).Since(cluster.CapacityScoring, "the gate StorageCapacityScoring")
 	own := fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
 	w := &environment{fixture.New(t, own, "scoring-")}
 	w.driver()

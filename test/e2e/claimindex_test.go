@@ -109,6 +109,7 @@ func (h *host) said(text string, times int) {
 // is gone, nor while it labels nothing.
 func TestClaimIndex(t *testing.T) {
 	w := newEnvironmentUnbound(t)
+	w.Since(cluster.MutatingPolicies, "MutatingAdmissionPolicy")
 	h := w.newHost("a")
 	reads := &claimReads{}
 	h.through(w.Proxied(reads.front))

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -30,14 +30,6 @@ func (w *environment) claimUntil(name string, is func(*corev1.PersistentVolumeCl
 
 // recorded is the size in the record of a volume, in bytes.
 func (h *host) recorded(pv string) int64 { h.w.Helper(); return h.w.Recorded(h.mount, pv) }
-
-func conditions(c *corev1.PersistentVolumeClaim) (types []string) {
-	for _, condition := range c.Status.Conditions {
-		types = append(types, string(condition.Type))
-	}
-	slices.Sort(types)
-	return types
-}
 
 // expandable makes a node with a bound claim "data" of 10 MiB, which may request more.
 func (w *environment) expandable() (*host, *corev1.PersistentVolume) {
@@ -61,11 +53,6 @@ func (h *host) growsWhileOff(size string) {
 	h.w.Must(h.w.Request("data", size))
 	h.run()
 	h.w.Sized("data", size)
-}
-
-// infeasible is for claimUntil: the claim's status says that its request cannot be met.
-func infeasible(c *corev1.PersistentVolumeClaim) bool {
-	return c.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == corev1.PersistentVolumeClaimControllerResizeInfeasible
 }
 
 // A claim grows while a pod has it, again and again, and nothing else changes. The node that has no
@@ -110,13 +97,14 @@ func TestExpand(t *testing.T) {
 }
 
 // A size that the pool does not have is refused in the claim's status, with the numbers; the claim
-// can be lowered again, to more than it has, and gets that.
+// can be lowered again, to more than it has, and gets that, where the API server allows it. It is
+// told once.
 func TestExpandInfeasible(t *testing.T) {
 	w := newEnvironment(t)
 	h, pv := w.expandable()
 	w.Must(w.Request("data", "1Ti"))
-	claim := w.claimUntil("data", infeasible)
-	if got := fmt.Sprint(conditions(claim)); got != "[ControllerResizeError Resizing]" {
+	claim := w.claimUntil("data", w.Infeasible())
+	if got := fmt.Sprint(cluster.Resizing(claim)); got != "[ControllerResizeError Resizing]" {
 		t.Errorf("conditions %s", got)
 	}
 	said := w.refused(claim, "NotEnoughSpace")
@@ -135,6 +123,15 @@ func TestExpandInfeasible(t *testing.T) {
 		if err := w.Request("data", less); !apierrors.IsInvalid(err) {
 			t.Errorf("lowered to %s: %v", less, err)
 		}
+	}
+	if w.Older(cluster.ResizeStates) {
+		if err := w.Request("data", "30Mi"); !apierrors.IsInvalid(err) {
+			t.Errorf("lowered to 30Mi: %v", err)
+		}
+		if n := strings.Count(h.Log(), "reason=NotEnoughSpace"); n != 1 {
+			t.Errorf("the refusal is told %d times", n)
+		}
+		return
 	}
 	w.grow("30Mi")
 	if got := h.recorded(pv.Name); got != 30<<20 {
@@ -158,7 +155,7 @@ func TestExpandReserves(t *testing.T) {
 	w.Sized("first", "40Mi")
 	fails := w.records("ExpansionsFail", address)
 	w.Must(w.Request("second", "50Mi"))
-	claim := w.claimUntil("second", infeasible)
+	claim := w.claimUntil("second", w.Infeasible())
 	said := w.refused(claim, "NotEnoughSpace")
 	fails.fires()
 	if !strings.Contains(said, "50.0 MiB is promised to volumes (40.0 MiB to ") ||
@@ -288,7 +285,7 @@ func TestExpandNotRecorded(t *testing.T) {
 	h, pv := w.expandable()
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	w.Must(w.Request("data", "20Mi"))
-	claim := w.claimUntil("data", infeasible)
+	claim := w.claimUntil("data", w.Infeasible())
 	if said := w.refused(claim, "NotRecorded"); !strings.Contains(said, "is not recorded as a volume of pool fast") {
 		t.Errorf("event %q", said)
 	}

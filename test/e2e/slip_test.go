@@ -32,7 +32,7 @@ func TestWrongCapacity(t *testing.T) {
 		t.Errorf("recorded are %d bytes, were %d", now, before)
 	}
 	w.Must(w.Request("data", "16Mi"))
-	claim := w.claimUntil("data", infeasible)
+	claim := w.claimUntil("data", w.Infeasible())
 	for _, word := range []string{"100Gi", pv.Name} {
 		if message := w.refused(claim, "NotEnoughSpace"); !strings.Contains(message, word) {
 			t.Errorf("%s", message)

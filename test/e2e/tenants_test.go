@@ -87,6 +87,7 @@ func TestSizesBeyondNumbers(t *testing.T) {
 // API server refuses it on any but CSI volumes.
 func TestAttributesClass(t *testing.T) {
 	w := newEnvironment(t)
+	w.Since(cluster.AttributesClasses, "VolumeAttributesClass v1")
 	h := w.newHost("a").run()
 	class, gold := w.Class("c", immediate), "gold"
 	on := annotate("kubevirt.io/provisionOnNode", h.node)

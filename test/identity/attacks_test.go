@@ -193,6 +193,13 @@ func (w *world) setUp() {
 	}
 }
 
+// dropped are attempts with a field that API servers before this minor version drop, before a policy
+// sees it.
+var dropped = map[string]int{
+	"create a volume with a field that no daemon writes": cluster.AttributesClasses,
+	"write that a claim was given more than it requests": cluster.ResizeStates,
+}
+
 // TestAttacks tries with node-a's token what a thief of it would. Each answer is checked, and the
 // table in
 // docs/dev/security.md is the same.
@@ -203,6 +210,9 @@ func TestAttacks(t *testing.T) {
 	table.WriteString("| attempt with the token of node-a | response | why |\n|---|---|---|\n")
 	for _, one := range attempts {
 		t.Run(one.what, func(t *testing.T) {
+			if first := dropped[one.what]; w.before(first) {
+				t.Skipf("the field is of Kubernetes 1.%d", first)
+			}
 			err := one.try(w)
 			switch {
 			case err == nil:

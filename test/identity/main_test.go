@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -102,11 +103,31 @@ func (w *world) keepFromBefore() {
 
 func (w *world) apply(flags ...string) {
 	w.Helper()
+	w.must(w.Apply(w.ctx, w.manifests(flags...)))
+	w.must(fixture.TakeAway(w.ctx, w.Cluster))
+}
+
+// manifests is what the product prints: without the claim index for an API server that has none.
+func (w *world) manifests(flags ...string) []byte {
+	w.Helper()
+	if w.older() {
+		flags = slices.DeleteFunc(slices.Clone(flags),
+			func(flag string) bool { return flag == "--claim-index" })
+	}
 	out, err := exec.CommandContext(w.ctx, rig.Binary(),
 		append([]string{"manifests"}, flags...)...).Output()
 	w.must(err)
-	w.must(w.Apply(w.ctx, out))
-	w.must(fixture.TakeAway(w.ctx, w.Cluster))
+	return out
+}
+
+// older reports whether the API server is one without the kind of the claim index.
+func (w *world) older() bool { w.Helper(); return w.before(cluster.MutatingPolicies) }
+
+func (w *world) before(minor int) bool {
+	w.Helper()
+	before, err := w.Before(minor)
+	w.must(err)
+	return before
 }
 
 // as is a client with the token that a node's daemon has; of no node with "".

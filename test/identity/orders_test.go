@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // cluster with strangers: each order of making and removing our objects is played in it.
@@ -318,10 +316,7 @@ func (o *orders) withoutNamespace() {
 // documents are the objects that manifests prints.
 func (o *orders) documents(flags ...string) []string {
 	o.Helper()
-	out, err := exec.CommandContext(o.ctx, rig.Binary(),
-		append([]string{"manifests"}, flags...)...).Output()
-	o.must(err)
-	return strings.Split(string(out), "---\n")[1:]
+	return strings.Split(string(o.manifests(flags...)), "---\n")[1:]
 }
 
 // helm puts objects in the order in which Helm makes or removes them, as its own sorting of these

@@ -36,7 +36,7 @@ func (w *environment) grow(ctx context.Context, claim, size string) {
 	w.must(err, "requesting "+size)
 	want := resource.MustParse(size)
 	_, err = w.cluster.WaitClaim(ctx, w.namespace, claim, func(c *corev1.PersistentVolumeClaim) bool {
-		return c.Status.Capacity.Storage().Cmp(want) == 0 && len(c.Status.AllocatedResourceStatuses) == 0 && len(c.Status.Conditions) == 0
+		return c.Status.Capacity.Storage().Cmp(want) == 0 && len(c.Status.AllocatedResourceStatuses) == 0 && len(cluster.Resizing(c)) == 0
 	})
 	w.must(err, "waiting for "+size)
 }

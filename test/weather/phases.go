@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
@@ -31,6 +32,7 @@ type phase struct {
 	futile bool    // nothing is done, so that all requests are tries, and the bound is the pauses between them
 	needs  []fault // faults that must have happened, or the phase proves nothing
 	long   bool    // needs minutes: not in the short form
+	since  int     // the first minor version of Kubernetes that has what it is about, 0 for any
 }
 
 // phases are in this order because the daemon forgets its timeout with a bad API only after five
@@ -40,7 +42,7 @@ var phases = []phase{
 	{name: "killed", play: (*chaos).killed, bound: 2, needs: []fault{away}},
 	{name: "restored", play: (*chaos).restored, bound: 2, needs: []fault{away}},
 	{name: "misery", play: (*chaos).miserable, bound: 3, needs: everyFault},
-	{name: "indexed", play: (*chaos).indexed},
+	{name: "indexed", play: (*chaos).indexed, since: cluster.MutatingPolicies},
 	ahead,
 	behind,
 	{name: "silent", play: (*chaos).silent, long: true, needs: []fault{silenced}},
@@ -54,6 +56,11 @@ var (
 
 // plays reports whether a story has this phase.
 func (e *chaos) plays(p phase) bool {
+	older, err := e.Cluster.Before(p.since)
+	e.Must(err, "reading the API server's version")
+	if older {
+		return false
+	}
 	return e.only == "" && !(p.long && e.Short) || slices.Contains(strings.Split(e.only, ","), p.name)
 }
 

@@ -148,7 +148,7 @@ func claimGrows(f claimFacts) (waits, bool) {
 	has, asks := f.Status.Capacity[corev1.ResourceStorage], f.Spec.Resources.Requests.Storage()
 	w := waits{what: fmt.Sprintf("its expansion: it has %s", has.String())}
 	for _, c := range f.Status.Conditions {
-		if c.Message != "" {
+		if c.Message != "" && c.Type != corev1.PersistentVolumeClaimUnused {
 			w.what += ": " + words.Line(c.Message, 300)
 		}
 	}

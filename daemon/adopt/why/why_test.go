@@ -83,6 +83,7 @@ func TestClaimInOrder(t *testing.T) {
 		{"it grows", func() {
 			f.Status.Capacity = sized("1Gi")
 			f.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
+				{Type: corev1.PersistentVolumeClaimUnused, Message: "no pod uses it"},
 				{Message: "it is too much"},
 			}
 		}, "its expansion: it has 1Gi: it is too much"},

@@ -105,15 +105,24 @@ func (x *Expander) Look(ctx context.Context, p Pool, claim *corev1.PersistentVol
 		return 0, x.diskFailed(p, claim, err)
 	}
 	verdict := plan.ForExpansion(f)
-	if acts(f, verdict) {
+	if x.acts(f, verdict) {
 		return x.act(ctx, p, claim)
 	}
 	return x.wait(p, claim, verdict), nil
 }
 
-// acts reports whether a verdict changes something.
-func acts(f plan.ExpandFacts, v plan.Verdict) bool {
-	return v.Action == plan.Expand || v.Action == plan.Infeasible && !f.Noted(corev1.PersistentVolumeClaimControllerResizeInfeasible)
+// acts reports whether a verdict changes something. Where the API server keeps no state, it is not
+// told the same again.
+func (x *Expander) acts(f plan.ExpandFacts, v plan.Verdict) bool {
+	noted := f.Noted(corev1.PersistentVolumeClaimControllerResizeInfeasible) ||
+		f.Stateless() && x.first.Noted(string(f.Claim.UID)) == refusal(f.Claim, v)
+	return v.Action == plan.Expand || v.Action == plan.Infeasible && !noted
+}
+
+// refusal is what was refused: another size is another request.
+func refusal(claim *corev1.PersistentVolumeClaim, v plan.Verdict) string {
+	bytes, _ := plan.Bytes(claim.Spec.Resources.Requests[corev1.ResourceStorage])
+	return fmt.Sprint(v.Reason, " ", bytes)
 }
 
 // volumeOf is the claim's volume, nil if it is another node's. What is in a pool that others have,
@@ -176,7 +185,7 @@ func (x *Expander) act(ctx context.Context, p Pool, seen *corev1.PersistentVolum
 	switch verdict := plan.ForExpansion(f); {
 	case verdict.Action == plan.Expand:
 		return 0, x.failed(p, claim, x.expand(ctx, p, h, f))
-	case acts(f, verdict):
+	case x.acts(f, verdict):
 		return verdict.After, x.failed(p, claim, x.refuse(ctx, p, f, verdict))
 	default:
 		return x.wait(p, claim, verdict), nil
@@ -254,6 +263,7 @@ func (x *Expander) refuse(ctx context.Context, p Pool, f plan.ExpandFacts, v pla
 	if _, err := x.API.PatchClaimStatus(ctx, f.Claim, plan.InfeasibleStatus(f, message, time.Now())); err != nil {
 		return err
 	}
+	x.first.Note(string(f.Claim.UID), refusal(f.Claim, v))
 	x.said.Forget(string(f.Claim.UID)) // it is another request than the last one
 	x.warn(p, f.Claim, v.Reason, message)
 	return nil

@@ -43,6 +43,7 @@ type environment struct {
 	done   []string
 	events []string
 	quiet  bool // nothing may be written about the namespace
+	older  bool // the API server is one before Kubernetes 1.32
 }
 
 func (e *environment) step(name string) error {
@@ -88,6 +89,9 @@ func (e *environment) PatchClaimStatus(_ context.Context, seen *corev1.Persisten
 	now := e.claim
 	now.ResourceVersion += "+"
 	now.Status.AllocatedResourceStatuses = nil
+	if e.older {
+		s.State, s.Allocated = "", nil
+	}
 	if s.State != "" {
 		now.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{corev1.ResourceStorage: s.State}
 	}
@@ -351,6 +355,20 @@ func TestInfeasible(t *testing.T) {
 	e.request("2Gi")
 	if _, err := e.look(t, p); err != nil || e.did() != whole {
 		t.Error(err)
+	}
+}
+
+// An API server that drops the state is not told it again and again.
+func TestInfeasibleWithoutState(t *testing.T) {
+	e, p := growing()
+	e.older = true
+	for _, size := range []string{"20Gi", "30Gi"} {
+		e.request(size)
+		for _, want := range []string{"infeasible, counted NotEnoughSpace", "", ""} {
+			if after, err := e.look(t, p); err != nil || after <= 0 || e.did() != want {
+				t.Errorf("%s: again after %s, %v, want %q", size, after, err, want)
+			}
+		}
 	}
 }
 

@@ -101,6 +101,7 @@ type Parameters struct {
 
 // Index is what the cluster has of the claim index.
 type Index struct {
+	Unserved                             bool // the API server does not have the kind
 	Policy, Binding, Same, Labels, Tried bool
 	Volumes                              bool // kept volumes are labelled by a policy of this version
 }

@@ -57,6 +57,9 @@ var cases = []struct {
 	want   string // status, reason and message
 }{
 	{"a server that responds", func(*Facts) {}, CheckAPI, "ok  https://server:6443 responds, with Kubernetes v1.36.0"},
+	{"a server that drops states", func(f *Facts) { f.API.Version = "v1.31.14" }, CheckAPI,
+		"ok  https://server:6443 responds, with Kubernetes v1.31.14: it is before 1.32, and the request " +
+			"of a claim that cannot grow cannot be lowered again"},
 	{"no kubeconfig", refused(RefusalKubeconfig), CheckAPI, `wrong KubeconfigUnusable no\nway`},
 	{"another authority", refused("NotTrusted"), CheckAPI, `wrong ServerNotTrusted the certificate of https://server:6443 is not of the authority in the kubeconfig: no\nway`},
 	{"a credential that is not known", refused("Unauthorized"), CheckAPI, "wrong CredentialRefused https://server:6443 does not accept the credential (no\\nway): it has ended, its Node object is gone, or it is another cluster's"},
@@ -155,6 +158,9 @@ var cases = []struct {
 
 	{"an index", func(*Facts) {}, CheckClaimIndex, "ok  there, bound and of this version; the API server labels claims"},
 	{"an index without a claim", func(f *Facts) { f.Index.Tried, f.Index.Labels = false, false }, CheckClaimIndex, "ok  there, bound and of this version; the cluster has no claim to try it with"},
+	{"an older server", func(f *Facts) { f.API.Version, f.Index = "v1.34.4", Index{Unserved: true} },
+		CheckClaimIndex, "ok  the API server has no MutatingAdmissionPolicy: it is v1.34.4, " +
+			"not 1.36 or later; the daemon reads all claims"},
 	{"no index", func(f *Facts) { f.Index = Index{} }, CheckClaimIndex, "ok  the cluster has none: the daemon reads all claims"},
 	{"no binding", func(f *Facts) { f.Index = Index{Policy: true} }, CheckClaimIndex, "warning IndexUnbound the policy hostpath-provisioner-claims or its binding is missing: the daemon reads all claims"},
 	{"no policy", func(f *Facts) { f.Index = Index{Binding: true} }, CheckClaimIndex, "warning IndexUnbound the policy hostpath-provisioner-claims or its binding is missing: the daemon reads all claims"},
@@ -184,8 +190,8 @@ func TestJudge(t *testing.T) {
 	for _, c := range checks {
 		rules += len(c.rules)
 	}
-	// indexAbsent and parametersNotRead have no reason, and "" is one here.
-	if len(seen) != rules-1 {
+	// indexUnknown, indexAbsent and parametersNotRead have no reason, and "" is one here.
+	if len(seen) != rules-2 {
 		t.Errorf("%d reasons of %d rules", len(seen), rules)
 	}
 }

@@ -66,6 +66,7 @@ var breakages = map[string][]breakage{
 		{ReasonAudienceNotListed, func(f *Facts) { f.Credential.Audiences, f.Parameters.Lists["audiences"] = []string{"x"}, []string{"y"} }},
 	},
 	CheckClaimIndex: {
+		{"", func(f *Facts) { f.Index = Index{Unserved: true} }},
 		{"", func(f *Facts) { f.Index = Index{} }},
 		{ReasonIndexUnbound, func(f *Facts) { f.Index.Binding = false }},
 		{ReasonIndexDiffers, func(f *Facts) { f.Index.Same = false }},

@@ -147,6 +147,12 @@ func parametersGood(f Facts) string {
 
 // The claim index.
 
+func indexUnknown(f Facts) (Line, bool) {
+	says := fmt.Sprintf("the API server has no MutatingAdmissionPolicy: it is %s, not 1.36 or later; "+
+		"the daemon reads all claims", words.Name(f.API.Version))
+	return Line{Status: OK, Message: says}, f.Index.Unserved
+}
+
 func indexAbsent(f Facts) (Line, bool) {
 	return Line{Status: OK, Message: "the cluster has none: the daemon reads all claims"}, !f.Index.Policy && !f.Index.Binding && !f.Index.Volumes
 }

@@ -46,9 +46,19 @@ func serverFails(f Facts) (Line, bool) {
 	return wrong(ReasonServerFails, "%s responds with an error: %s", f.API.Server, errorText(f.API.Err)), f.API.Err != nil
 }
 
+// apiGood tells what the server lacks that users miss. What else an older one lacks the check of it
+// tells: policies, a token that is bound to its node, the claim index.
 func apiGood(f Facts) string {
-	return fmt.Sprintf("%s responds, with Kubernetes %s", f.API.Server, words.Name(f.API.Version))
+	says := fmt.Sprintf("%s responds, with Kubernetes %s", f.API.Server, words.Name(f.API.Version))
+	var minor int
+	if _, err := fmt.Sscanf(f.API.Version, "v1.%d.", &minor); err == nil && minor < resizeStates {
+		says += ": it is before 1.32, and the request of a claim that cannot grow cannot be lowered again"
+	}
+	return says
 }
+
+// resizeStates is the first minor version with RecoverVolumeExpansionFailure (pkg/features).
+const resizeStates = 32
 
 func errorText(err error) string {
 	if err == nil {

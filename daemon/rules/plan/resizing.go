@@ -82,6 +82,13 @@ func (f ExpandFacts) Noted(state corev1.ClaimResourceStatus) bool {
 	return known && !larger(allocated, target) && !larger(target, allocated)
 }
 
+// Stateless reports whether the claim's status has nothing of an expansion but conditions. An API
+// server before Kubernetes 1.32 drops all else without an error
+// (pkg/api/persistentvolumeclaim, DropDisabledFieldsFromStatus).
+func (f ExpandFacts) Stateless() bool {
+	return len(f.Claim.Status.AllocatedResourceStatuses)+len(f.Claim.Status.AllocatedResources) == 0
+}
+
 func exactly(q resource.Quantity) bool {
 	_, exact := Bytes(q)
 	return exact

@@ -1,0 +1,44 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// First versions of Kubernetes, as minor versions, that have what tests need.
+const (
+	ResizeStates      = 32 // of claims, and a request can be lowered (RecoverVolumeExpansionFailure)
+	CapacityScoring   = 33 // the gate StorageCapacityScoring
+	AttributesClasses = 34 // VolumeAttributesClass v1
+	MutatingPolicies  = 36 // MutatingAdmissionPolicy v1
+)
+
+// Before reports whether the control plane is of a Kubernetes before 1.minor, as those that
+// `make test-versions` builds may be.
+func (c *Cluster) Before(minor int) (bool, error) {
+	version, err := c.client.Discovery().ServerVersion()
+	if err != nil {
+		return false, err
+	}
+	has, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
+	if err != nil {
+		return false, fmt.Errorf("the API server's version is %q: %w", version.GitVersion, err)
+	}
+	return has < minor, nil
+}
+
+// Resizing returns the types of a claim's conditions that are of an expansion, sorted. From 1.37 on
+// a claim that no pod uses has another one.
+func Resizing(c *corev1.PersistentVolumeClaim) (types []string) {
+	for _, condition := range c.Status.Conditions {
+		if condition.Type != corev1.PersistentVolumeClaimUnused {
+			types = append(types, string(condition.Type))
+		}
+	}
+	slices.Sort(types)
+	return types
+}
