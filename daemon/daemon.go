@@ -73,6 +73,7 @@ func Run(ctx context.Context, o Options) error {
 	defer d.locks.Keep(nil)
 	d.metrics = metrics.New(o.Version, metrics.Sources{
 		Volumes: d.countVolumes, States: d.countStates, Health: d.health, Rooms: d.rooms,
+		Work: d.working,
 	})
 	d.metrics.Reloaded(true, time.Now())
 	d.warn(hostcheck.CheckHost(os.DirFS("/")))

@@ -23,6 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
@@ -60,6 +61,7 @@ type generation struct {
 	pods    *kube.Informer[*corev1.Pod] // that wait to start on this node
 	// unplaced has an item when a claim came that waits for its node.
 	unplaced chan struct{}
+	stores   map[string]*volume.Pool // by pool
 	// contents are the VolumeSnapshotContents of the daemon's driver, nil where no pool takes
 	// snapshots.
 	contents *kube.Informer[*snapshotapi.Content]
@@ -108,7 +110,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.gate = gate.New(g.poolNames()...)
+	g.gate, g.stores = gate.New(g.poolNames()...), d.stores(cfg)
 	g.filter = claimfilter.New(self, planPools(cfg.Pools), func(name string) (*storagev1.StorageClass, bool) { return g.classes.Get(name) },
 		func(name string) bool { _, watched := g.allVolumes().Get(name); return watched })
 	g.claims = g.client.Claims(g.filter.Keep, g.claimChanged)
@@ -392,7 +394,7 @@ func (g *generation) status() Status {
 	if s.Left = counts; len(counts) == 0 {
 		s.Left = nil
 	}
-	s.Sentence = sentence(s)
+	s.Work, s.Sentence = g.work(), sentence(s)
 	if differs := g.differs.Load(); differs != nil {
 		s.Config, s.Sentence = differs.message, differs.sentence()+s.Sentence
 	}

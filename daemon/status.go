@@ -51,6 +51,8 @@ type Status struct {
 	Config    string       `json:"configuration,omitempty"`
 	Sentence  string       `json:"sentence"` // the same as systemd's STATUS
 	Pools     []PoolStatus `json:"pools"`
+	// Work are the purges and copies under way.
+	Work []Work `json:"work,omitempty"`
 	// Left are pools that are not configured any more, and how many volume objects of this node are
 	// in each: nothing removes them.
 	Left map[string]int `json:"unconfiguredPools,omitempty"`
@@ -141,6 +143,10 @@ func (s *Status) printable() {
 		for j := range p.Findings {
 			words = append(words, &p.Findings[j].Reason, &p.Findings[j].Message)
 		}
+	}
+	for i := range s.Work {
+		w := &s.Work[i]
+		words = append(words, &w.Kind, &w.Pool, &w.Volume, &w.Sentence)
 	}
 	for i := range s.Refused {
 		words = append(words, &s.Refused[i].What, &s.Refused[i].Message)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -67,6 +69,8 @@ type limiter struct {
 	pool  config.Pool
 	store *volume.Pool
 	id    mounts.Identity
+
+	report hostcheck.Report
 }
 
 // limiter looks at the pool first: a full one is fine.
@@ -84,7 +88,7 @@ func (p *program) limiter(ctx context.Context, pool config.Pool) (*limiter, erro
 	}
 	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
-	return &limiter{p, pool, store, report.Identity}, nil
+	return &limiter{p, pool, store, report.Identity, report}, nil
 }
 
 // volumes are the volumes in the pool, and what projects take.
@@ -140,11 +144,13 @@ func (l *limiter) apply(ctx context.Context) error {
 	}
 	var errs error
 	limited := 0
-	for _, v := range all {
-		if hasLimit(v, takes) {
-			continue
-		}
-		done, err := l.store.Apply(ctx, l.id, v.PV)
+	unlimited := slices.DeleteFunc(slices.Clone(all),
+		func(v record.Record) bool { return hasLimit(v, takes) })
+	shown := l.p.show(l.p.filesOf(l.pool, l.report, unlimited, slices.Collect(maps.Values(takes))))
+	for _, v := range unlimited {
+		var done volume.Applied
+		var err error
+		shown.during(printable(v.PV), func() { done, err = l.store.Apply(ctx, l.id, v.PV, shown.work) })
 		if err == nil {
 			limited++
 			l.say(v, done)

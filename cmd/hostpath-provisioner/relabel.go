@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,9 +20,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
-
-// progressEvery is how often a relabelling says how far it is.
-const progressEvery = 5 * time.Second
 
 func (p *program) relabelCommand() *cobra.Command {
 	var dryRun, module bool
@@ -116,8 +112,9 @@ func (p *program) relabel(ctx context.Context, cfg config.Config, what string, d
 			closed = errors.Join(closed, err)
 			continue
 		}
-		if _, err := r.store.Lookup(ctx, r.id, what); err == nil {
-			return r.volumes(ctx, []string{what})
+		if v, err := r.store.Lookup(ctx, r.id, what); err == nil {
+			r.report.Inodes = 0 // of all volumes
+			return r.volumes(ctx, []record.Record{v})
 		}
 	}
 	if closed != nil {
@@ -133,7 +130,7 @@ type relabeller struct {
 	store  *volume.Pool
 	id     mounts.Identity
 	dryRun bool
-	said   time.Time
+	report hostcheck.Report
 }
 
 // relabeller looks at the pool first: a full one is fine, and so is one whose labels are wrong.
@@ -154,7 +151,11 @@ func (p *program) relabeller(ctx context.Context, pool config.Pool, dryRun bool)
 		}
 	}
 	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	return &relabeller{p: p, config: pool, store: store, id: report.Identity, dryRun: dryRun, said: time.Now()}, nil
+	// Projects tell how many files there are.
+	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
+	return &relabeller{
+		p: p, config: pool, store: store, id: report.Identity, dryRun: dryRun, report: report,
+	}, nil
 }
 
 // pool relabels the pool's own directory, if the policy has a type for it, and all volumes.
@@ -173,22 +174,31 @@ func (r *relabeller) pool(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var all []string
+	var all []record.Record
 	for _, v := range inventory.Volumes {
 		if v.Place == record.InPool || v.Place == record.InTrash || v.Place == record.InArchive {
-			all = append(all, v.PV)
+			all = append(all, v)
 		}
 	}
 	return r.volumes(ctx, all)
 }
 
 // volumes relabels one after the other; one that cannot be does not keep the others from it.
-func (r *relabeller) volumes(ctx context.Context, pvs []string) error {
+func (r *relabeller) volumes(ctx context.Context, all []record.Record) error {
+	takes, err := r.store.Projects(ctx, r.id)
+	if err != nil { // without them the total is not known
+		takes = nil
+	}
+	shown := r.p.show(r.p.filesOf(r.config, r.report, all, takes))
 	var total volume.Relabelled
 	var errs error
-	for _, pv := range pvs {
-		done, err := r.store.Relabel(ctx, r.id, pv, volume.Relabelling{
-			Want: want(r.config), DryRun: r.dryRun, Progress: func(so volume.Relabelled) { r.progress(pv, so) },
+	for _, v := range all {
+		pv, done, err := v.PV, volume.Relabelled{}, error(nil)
+		shown.during(printable(pv), func() {
+			done, err = r.store.Relabel(ctx, r.id, pv, volume.Relabelling{
+				Want: want(r.config), DryRun: r.dryRun,
+				Progress: func(volume.Relabelled) { shown.work.Add(1, 0) },
+			})
 		})
 		if err == nil {
 			if err = done.Err(); err != nil {
@@ -206,7 +216,7 @@ func (r *relabeller) volumes(ctx context.Context, pvs []string) error {
 	if r.dryRun {
 		verb = "to relabel"
 	}
-	fmt.Fprintf(r.p.stdout, "pool %s: %s, %d entries looked at, %d %s\n", r.config.Name, words.Count(len(pvs), "volume"), total.Seen, total.Changed, verb)
+	fmt.Fprintf(r.p.stdout, "pool %s: %s, %d entries looked at, %d %s\n", r.config.Name, words.Count(len(all), "volume"), total.Seen, total.Changed, verb)
 	return errs
 }
 
@@ -229,14 +239,6 @@ func (r *relabeller) say(what string, done volume.Relabelled) {
 		mounts = fmt.Sprintf("; %s not entered", words.Count(done.Mounts, "mount"))
 	}
 	fmt.Fprintf(r.p.stdout, "%s: %d of %d entries %s%s\n", what, done.Changed, done.Seen, verb, mounts)
-}
-
-func (r *relabeller) progress(pv string, so volume.Relabelled) {
-	if time.Since(r.said) < progressEvery {
-		return
-	}
-	r.said = time.Now()
-	fmt.Fprintf(r.p.stderr, "%s: %d entries looked at, %d changed so far\n", pv, so.Seen, so.Changed)
 }
 
 // wrongLabels looks at the volumes of a pool that can be looked at and whose files have labels.

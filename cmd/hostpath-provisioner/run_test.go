@@ -384,6 +384,16 @@ func TestStatus(t *testing.T) {
 		daemon.PoolStatus{Name: "files", Path: "/srv/files", Open: true, Scope: "shared", Worker: "node-b"},
 		daemon.PoolStatus{Name: "more", Path: "/srv/more", Open: true, Scope: "shared"})
 	bad.Left = map[string]int{"old": 3}
+	half, left := 50.5, 90.0
+	for i := range workMost + 3 {
+		one := daemon.Work{Kind: "purge", Pool: "fast", Volume: fmt.Sprint("pvc-", i),
+			Files: 1234, Seconds: 9, Sentence: "1234 files"}
+		if i == 0 {
+			one.Kind, one.TotalFiles, one.Percent, one.SecondsLeft = "clone", 2440, &half, &left
+			one.Sentence = "1234 of 2440 files, 50%, about 2m0s left"
+		}
+		bad.Work = append(bad.Work, one)
+	}
 	put(bad)
 	s.says("nothing is well")
 	s.call("status")

@@ -111,6 +111,7 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	if err := table.flush(); err != nil {
 		return err
 	}
+	writeWork(w, s.Work)
 	if s.Config != "" {
 		fmt.Fprintf(w, "\nconfiguration: %s: %s\nhint: %s\n",
 			plan.ReasonNotInForce, s.Config, reasonHints[plan.ReasonNotInForce])
@@ -131,6 +132,22 @@ func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 		writePoolStatus(w, pool)
 	}
 	return nil
+}
+
+// workMost is how many of the purges and copies under way the status shows.
+const workMost = 10
+
+func writeWork(w io.Writer, all []daemon.Work) {
+	for i, one := range all {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		if i == workMost {
+			fmt.Fprintf(w, "and %d more under way\n", len(all)-i)
+			return
+		}
+		fmt.Fprintf(w, "pool %s: %s of %s: %s\n", one.Pool, one.Kind, one.Volume, one.Sentence)
+	}
 }
 
 // writePoolStatus is what there is to say of a pool besides its line in the table.

@@ -246,6 +246,9 @@ func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) 
 		return fmt.Errorf("volume %s: %w", made.Origin.Name, volume.ErrSource)
 	}
 	made.Origin.UID = source.ClaimUID // of an adopted or retained volume that is not the present claim's
+	if seen, is := c.Takes(w.Name).Measured[made.Origin.Name]; is {
+		made.Expected.Files, made.Expected.Bytes = seen.Inodes, seen.Bytes
+	}
 	c.Log.Info("copying volume "+made.Origin.Name, "volume", made.PV, "pool", w.Name, "claim", made.Namespace+"/"+made.Claim)
 	began := time.Now()
 	if err := h.Create(made); err != nil {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
@@ -23,6 +24,7 @@ type copier struct {
 	*creator
 	began chan context.Context
 	goOn  chan error
+	begun volume.Spec   // the copy that began last
 	tidy  chan struct{} // if not nil, a canceled copy goes on until it is closed
 }
 
@@ -30,6 +32,7 @@ func (c *copier) Create(ctx context.Context, _ mounts.Identity, s volume.Spec) (
 	if s.Origin != (record.Origin{Name: "pvc-origin", UID: "of the record"}) {
 		return s.Directory, nil // it is whole in the pool
 	}
+	c.begun = s
 	c.began <- ctx
 	select {
 	case err := <-c.goOn:
@@ -70,6 +73,8 @@ func copyingOne() (*Controller, *poolWorker, plan.ClaimFacts, *audience, *copier
 // says that it has an object before that is made, and its event what it lacks.
 func TestCopy(t *testing.T) {
 	c, w, f, heard, disk := copyingOne()
+	measured := map[string]usage.Measured{"pvc-origin": {Inodes: 7, Bytes: 9}}
+	w.takes.Store(&usage.Pool{Measured: measured})
 	provision := func() error {
 		h, _ := w.disk.Open(t.Context())
 		_, err := c.provision(t.Context(), h, f)
@@ -81,6 +86,9 @@ func TestCopy(t *testing.T) {
 		}
 	}
 	<-disk.began
+	if of := disk.begun.Expected; of.Files != 7 || of.Bytes != 9 {
+		t.Errorf("%+v is expected, and 7 files with 9 bytes were measured", of)
+	}
 	disk.goOn <- nil
 	if i, _ := w.claims.Get(); i.uid != "u" {
 		t.Errorf("%+v comes again", i)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
@@ -49,6 +50,7 @@ type Sources struct {
 	Health  func() Health
 	Rooms   func() map[string]Room           // by pool, of those whose storage is there
 	States  func() map[string]map[string]int // volumes by pool and state; may be nil
+	Work    func() map[string][]volume.Work  // under way, by pool; may be nil
 }
 
 // Room is what a pool has for new volumes, in bytes.
@@ -105,7 +107,7 @@ func New(version string, from Sources) *Metrics {
 	}
 	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.snapshots,
 		m.duration, m.open, m.closed, m.probe, m.checks, m.refusals, m.reloaded, m.reloadedAt, m.away,
-		volumeCount{from.Volumes}, stateCount{from.States}, roomOf{from.Rooms},
+		volumeCount{from.Volumes}, stateCount{from.States}, roomOf{from.Rooms}, workOf{from.Work},
 		healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, s := range m.sizes {

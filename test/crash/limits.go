@@ -106,7 +106,7 @@ func purged(ctx context.Context, p *limitedPool, pv string) error {
 }
 
 func applied(ctx context.Context, p *limitedPool, pv string) error {
-	done, err := p.Apply(ctx, p.id, pv)
+	done, err := p.Apply(ctx, p.id, pv, nil)
 	return errors.Join(err, done.Err())
 }
 

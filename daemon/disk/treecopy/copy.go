@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/tree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
@@ -24,6 +25,8 @@ type Options struct {
 	// Seen has Copy note what Again needs. Only copies that share their blocks can have it; it may
 	// be nil.
 	Seen *Seen
+	// Work counts what was copied. It may be nil.
+	Work *progress.Work
 }
 
 var (
@@ -110,9 +113,14 @@ func (c *copier) visit(e tree.Entry) (tree.Leave, error) {
 		return nil, about(e, err)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		c.o.Work.Add(1, 0)
 		return c.directory(e, st)
 	}
-	return nil, about(e, c.entry(fd, e.Name, st))
+	err = c.entry(fd, e.Name, st)
+	if err == nil {
+		c.o.Work.Add(1, 0)
+	}
+	return nil, about(e, err)
 }
 
 // step is called before each entry and each piece of a file.

@@ -181,6 +181,7 @@ func (c *copier) copyRange(from, to int, at, end int64) (int64, error) {
 // wrote counts bytes that a full copy wrote, and has the kernel write them out from time to time.
 func (c *copier) wrote(n int64) error {
 	c.done.Bytes += n
+	c.o.Work.Add(0, uint64(n))
 	if c.unsynced += n; c.unsynced >= syncEvery {
 		c.unsynced = 0
 		if err := openat.Retry(func() error { return unix.Syncfs(c.top) }); err != nil {

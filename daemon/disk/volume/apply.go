@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/tree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
@@ -51,8 +52,10 @@ func (a Applied) Err() error {
 //	quota set      done
 //
 // The running daemon gives projects from the first one on, and Apply from the last one downwards:
-// so the two give none twice as long as the range has room.
-func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string) (done Applied, err error) {
+// so the two give none twice as long as the range has room. work, which may be nil, counts what was
+// visited.
+func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string, work *progress.Work) (
+	done Applied, err error) {
 	err = p.about(pv, func() error {
 		if err := record.CheckPV(pv); err != nil {
 			return err
@@ -74,7 +77,7 @@ func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string) (done A
 			return fmt.Errorf("directory %q: %w", r.Directory, err)
 		}
 		defer unix.Close(dir)
-		w := projector{ctx: ctx, project: r.ProjectID}
+		w := projector{ctx: ctx, work: work, project: r.ProjectID}
 		err = tree.Walk(ctx, dir, ".", w.visit)
 		if done = w.done; err != nil {
 			return err
@@ -171,6 +174,7 @@ func (s *session) lastFree() (uint32, error) {
 // it down before its entries are visited, so that what is made meanwhile has it.
 type projector struct {
 	ctx     context.Context
+	work    *progress.Work
 	leases  openat.Leases
 	project uint32
 	done    Applied
@@ -178,6 +182,7 @@ type projector struct {
 
 func (w *projector) visit(at tree.Entry) (tree.Leave, error) {
 	w.done.Seen++
+	w.work.Add(1, 0)
 	fd, err := w.leases.Open(w.ctx.Err, func() (int, error) { return openPlain(at.Dir, at.Name) })
 	if err != nil {
 		w.skip(at.Path, err)

@@ -30,7 +30,7 @@ func unlimited(t *testing.T) (r *rig, k *kernel, dir string) {
 func TestApply(t *testing.T) {
 	r, k, dir := unlimited(t)
 	r.limited(t, "pvc-new")
-	done, err := r.Apply(t.Context(), r.id, pv)
+	done, err := r.Apply(t.Context(), r.id, pv, nil)
 	if must(t, err); done.Err() != nil || done.Seen != 7 || done.Changed != 5 || done.Special != 2 {
 		t.Errorf("%+v", done)
 	}
@@ -45,7 +45,7 @@ func TestApply(t *testing.T) {
 		}
 		unix.Close(fd)
 	}
-	again, err := r.Apply(t.Context(), r.id, pv)
+	again, err := r.Apply(t.Context(), r.id, pv, nil)
 	if must(t, err); again.Changed != 0 || again.Seen != 7 {
 		t.Errorf("again: %+v", again)
 	}
@@ -59,7 +59,7 @@ func TestApply(t *testing.T) {
 func TestApplyLeased(t *testing.T) {
 	r, _, dir := unlimited(t)
 	asked := hosttest.Lease(t, filepath.Join(dir, "leased"))
-	done, err := r.Apply(t.Context(), r.id, pv)
+	done, err := r.Apply(t.Context(), r.id, pv, nil)
 	if must(t, err); done.Err() != nil || done.Changed != 6 || !asked() {
 		t.Errorf("%+v", done)
 	}
@@ -70,14 +70,14 @@ func TestApplyLeased(t *testing.T) {
 func TestApplyCrash(t *testing.T) {
 	for _, step := range []string{"record written", "record named", "walked", "quota set"} {
 		r, k, _ := unlimited(t)
-		apply := func() error { _, err := r.Apply(t.Context(), r.id, pv); return err }
+		apply := func() error { _, err := r.Apply(t.Context(), r.id, pv, nil); return err }
 		if died, err := stopAt(r, step, apply); died == "" {
 			t.Fatalf("%s: %v", step, err)
 		}
 		r = withQuotas(t, r.path, &BegunProjects{}, k)
 		_, err := r.Sweep(t.Context(), r.id)
 		must(t, err)
-		_, err = r.Apply(t.Context(), r.id, pv)
+		_, err = r.Apply(t.Context(), r.id, pv, nil)
 		if must(t, err); len(k.limits) != 1 || k.limits[last] == (quota.Limit{}) || r.lookup(t, pv).ProjectID != last {
 			t.Errorf("after %s: limits %v, project %d", step, k.limits, r.lookup(t, pv).ProjectID)
 		}
@@ -93,7 +93,7 @@ func TestApplyRefuses(t *testing.T) {
 	r, k, _ := unlimited(t)
 	refused := func(name, pv string, want error) {
 		t.Helper()
-		if _, err := r.Apply(t.Context(), r.id, pv); !errors.Is(err, want) || len(k.limits) > 0 {
+		if _, err := r.Apply(t.Context(), r.id, pv, nil); !errors.Is(err, want) || len(k.limits) > 0 {
 			t.Errorf("%s: %v, limits %v", name, err, k.limits)
 		}
 	}
@@ -126,7 +126,7 @@ func TestApplyWhileGrowing(t *testing.T) {
 			must(t, daemon.Resize(t.Context(), r.id, pv, 3<<30))
 		}
 	}
-	_, err := r.Apply(t.Context(), r.id, pv)
+	_, err := r.Apply(t.Context(), r.id, pv, nil)
 	must(t, err)
 	if got := r.lookup(t, pv); got.Requested != 3<<30 || k.limits[got.ProjectID].Bytes != 3<<30 {
 		t.Errorf("%d bytes are recorded, limits are %v", got.Requested, k.limits)
@@ -149,7 +149,7 @@ func TestApplyWhileRemoved(t *testing.T) {
 		must(t, err)
 		daemon.limited(t, "pvc-new")
 	}
-	if _, err := r.Apply(t.Context(), r.id, pv); !errors.Is(err, ErrNotRecorded) {
+	if _, err := r.Apply(t.Context(), r.id, pv, nil); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("got %v", err)
 	}
 	if r.lookup(t, "pvc-new").ProjectID != last || k.limits[last].Bytes != 1<<30 {

@@ -197,7 +197,9 @@ func (s *session) fill(from, to int, spec Spec) error {
 	s.pool.urgent.Add(-1)
 	defer s.pool.urgent.Add(1)
 	p := pace{ctx: s.ctx, pool: s.pool, call: s.call, began: time.Now()}
-	o := treecopy.Options{Full: spec.Full, Limit: spec.Requested, Step: p.giveWay}
+	o := treecopy.Options{
+		Full: spec.Full, Limit: spec.Requested, Step: p.giveWay, Work: s.copies(spec),
+	}
 	return selinux.CreatedAs(spec.Label, func() error {
 		copied, err := s.passes(from, to, spec, o)
 		if err == nil && spec.Copied != nil {
@@ -220,6 +222,7 @@ func (s *session) passes(from, to int, spec Spec, o treecopy.Options) (treecopy.
 	o.Seen = new(treecopy.Seen)
 	defer o.Seen.Close()
 	_, err := treecopy.Copy(s.ctx, from, to, o)
+	o.Work = nil // the next passes come to the same files
 	if err == nil {
 		_, err = treecopy.Again(s.ctx, from, to, o)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
@@ -36,6 +37,9 @@ type Spec struct {
 	Subvolume bool
 	// Copied is told what the copy has, before the volume is in its place. It may be nil.
 	Copied func(treecopy.Copied)
+	// Expected is what the Origin takes, where that is known otherwise than by a project, for the
+	// estimate in Working.
+	Expected progress.Total
 	// Pause begins a time in which nothing writes to the Origin, for the last pass of a copy that
 	// is not Full. end ends it, and returns an error unless it lasted until then; ctx ends when it
 	// ends early. Pause is nil for a copy of one pass.

@@ -87,7 +87,7 @@ func TestApplyLetsTheDaemonWork(t *testing.T) {
 			}
 		}
 		for range 3 {
-			_, err := r.Apply(t.Context(), r.id, pv)
+			_, err := r.Apply(t.Context(), r.id, pv, nil)
 			must(t, err)
 		}
 		select {
@@ -128,7 +128,7 @@ func TestApplyWhilePurged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { meanwhile = purge(t.Context()) })
 	}}
 	r.SetQuotas(&slow)
-	_, err := r.Apply(t.Context(), r.id, pv)
+	_, err := r.Apply(t.Context(), r.id, pv, nil)
 	must(t, errors.Join(err, purge(t.Context())))
 	if _, err := r.Lookup(t.Context(), r.id, pv); !errors.Is(meanwhile, ErrApplying) || !errors.Is(err, ErrNotRecorded) || len(k.limits) != 0 {
 		t.Errorf("%v, %v, limits are %v", meanwhile, err, k.limits)

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/tree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
@@ -60,13 +61,14 @@ func (p *Pool) purge(ctx context.Context, id mounts.Identity, pv string) (Purged
 	if err := s.open(stagingDir, volumesDir, trashDir, archiveDir); err != nil {
 		return Purged{}, err
 	}
-	switch r, err := s.load(pv); {
+	r, err := s.load(pv)
+	switch {
 	case err != nil && !errors.Is(err, ErrNotRecorded):
 		return Purged{}, err
 	case err == nil && r.Retained:
 		return Purged{}, nil // also what is left of one whose files were going
 	}
-	purged, err := s.empty(ctx, pv)
+	purged, err := s.empty(ctx, pv, r)
 	if err != nil {
 		return purged, err
 	}
@@ -90,14 +92,15 @@ func (p *Pool) purges(pv string) bool {
 	return of != nil && *of == pv
 }
 
-// empty empties and removes trash/<pv>~, if it is there.
-func (s *session) empty(ctx context.Context, pv string) (Purged, error) {
+// empty empties and removes trash/<pv>~, if it is there. Of a volume without a record r is zero.
+func (s *session) empty(ctx context.Context, pv string, r record.Record) (Purged, error) {
 	trash, name := s.dirs[trashDir], pv+emptyingSuffix
 	there, err := exists(trash, name)
 	if err != nil || !there {
 		return Purged{}, err
 	}
 	e := purger{pace: pace{ctx: ctx, pool: s.pool, call: s.call, began: time.Now()}, top: name}
+	e.work = s.works(WorkPurge, pv, progress.Total{Files: s.takes(r).Files})
 	err = tree.Walk(ctx, trash, name, e.visit)
 	s.pool.crashPoint("emptied")
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/tree"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/progress"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 )
@@ -35,6 +36,7 @@ const shutOutEvery = 1 << 10
 type purger struct {
 	pace
 	top    string // the tree's name in the trash
+	work   *progress.Work
 	purged Purged
 	moves  int // to make names for what is moved up
 }
@@ -86,6 +88,7 @@ func (e *purger) unflag(dir int, name string) error {
 func (e *purger) count(at tree.Entry, err error) {
 	if err == nil {
 		e.purged.Removed++
+		e.work.Add(1, 0)
 		return
 	}
 	e.purged.add(func() string { return path.Join(e.top, at.Path()) }, mountPoint(err))

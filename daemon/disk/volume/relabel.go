@@ -20,7 +20,7 @@ import (
 type Relabelling struct {
 	Want   selinux.Want
 	DryRun bool
-	// Progress is told, before what is in a directory is relabelled, how far the work is. It may be
+	// Progress is told after each entry, and before what is in it, how far the work is. It may be
 	// nil.
 	Progress func(Relabelled)
 }
@@ -189,11 +189,11 @@ type relabeller struct {
 // visit relabels one entry; a directory is entered.
 func (w *relabeller) visit(at tree.Entry) (tree.Leave, error) {
 	directory, err := w.entry(at.Dir, at.Name, at.Path)
+	if err == nil && w.o.Progress != nil {
+		w.o.Progress(w.done)
+	}
 	if err != nil || !directory {
 		return nil, err
-	}
-	if w.o.Progress != nil {
-		w.o.Progress(w.done)
 	}
 	return w.leave, nil
 }

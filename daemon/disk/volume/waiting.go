@@ -22,8 +22,9 @@ type call struct {
 	id         mounts.Identity // where it works
 	background atomic.Bool
 	copies     atomic.Bool
-	patient    atomic.Bool  // it closes no pool, however long it waits
-	got        atomic.Int64 // when it began, or the filesystem last replied, in ns since the pool's birth
+	patient    atomic.Bool          // it closes no pool, however long it waits
+	work       atomic.Pointer[work] // of Purge and of a copy, nil before it begins
+	got        atomic.Int64         // when it began, or the filesystem last replied, in ns since the pool's birth
 }
 
 // Waiting is a call to which the filesystem has not replied for long.

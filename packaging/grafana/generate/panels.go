@@ -40,6 +40,7 @@ var notShown = map[string]string{
 
 const (
 	ofPool   = "{{instance}} {{pool}}"
+	ofWork   = "{{instance}} {{pool}} {{kind}}"
 	ofNode   = "{{instance}}"
 	ofReason = "{{reason}}"
 )
@@ -95,6 +96,11 @@ var rows = []row{
 			"topk(10, <volume_inodes_used> / <volume_inodes_limit>)", ofClaim}}},
 		{"Removed, and not removed", bars, 24, "",
 			[]query{{added("volumes_removed_total", "reason"), ofReason}}},
+	}},
+	{"Copies and purges", []panel{
+		{"Under way", lines, 8, "", []query{{"<work_running>", ofWork}}},
+		{"Files so far", lines, 8, "", []query{{"<work_files>", ofWork}}},
+		{"Bytes so far", lines, 8, "bytes", []query{{"<work_bytes>", ofWork}}},
 	}},
 	{"Claims and snapshots", []panel{
 		{"Claims that got a volume", bars, 12, "", []query{{
