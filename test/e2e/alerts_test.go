@@ -22,7 +22,8 @@ type recording struct {
 	well    alerts.Samples
 }
 
-// records begins with a daemon that serves its metrics at the address and is well.
+// records begins with a daemon that serves its metrics at the address and is well. It waits until
+// the volumes of pool fast were counted, which is after the start.
 func (w *environment) records(alert, address string) *recording {
 	w.Helper()
 	rules, err := alerts.Rules(rig.Root())
@@ -36,7 +37,8 @@ func (w *environment) records(alert, address string) *recording {
 		w.Must(err)
 	}
 	r.well = r.await("while it is well", func(now alerts.Samples) bool {
-		return goldenfile.Updating() || now.Has(r.kept.Well)
+		counted := now[`hostpath_provisioner_volumes{pool="fast",state="missing"}`] != ""
+		return counted && (goldenfile.Updating() || now.Has(r.kept.Well))
 	})
 	return r
 }
