@@ -16,9 +16,9 @@ import (
 // that marks the end, and then the changes. It is on by default from Kubernetes 1.34 on (apiserver, pkg/features,
 // WatchList). It is one request in place of two, and it also replaces the verification of the history (history.go).
 //
-// The server compresses lists and does not compress events. Therefore a list that may be long, such
-// as the claims of the whole cluster, is read by pages at first, and with the watch while it is
-// short.
+// The server compresses lists, and watch-lists only from Kubernetes 1.37 on. Therefore a list that
+// may be long, such as the claims of the whole cluster, is read by pages at first, and with the
+// watch while it is short.
 //
 // A server without the feature refuses (422), or sends the objects and never the mark: then the
 // informer lists.

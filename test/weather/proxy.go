@@ -193,6 +193,7 @@ const soon = 5 * time.Second
 // watch passes events on until its fault. Faults of the response happen in the middle of it.
 func (p *proxy) watch(w http.ResponseWriter, r *http.Request, f fault) {
 	changed, silent := p.faults.signals()
+	r.Header.Set("Accept-Encoding", "identity") // 1.37 compresses watch-lists (WatchListCompression)
 	response, err := p.ask(r, nil)
 	if err != nil {
 		p.away(r)
