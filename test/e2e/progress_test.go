@@ -102,6 +102,7 @@ func TestWorkUnderWay(t *testing.T) {
 		}
 		// After a pass over the directory its owner is shut out of it, and the purge waits there.
 		fs.Hold(hungfs.Setattr)
+		defer fs.Resume()
 		w.DeleteClaim("data")
 		fs.AwaitHeld()
 		if n := h.worksOn(address, "purge", pv.Name); n > 1100 {
