@@ -130,7 +130,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		Pools:  d.pools(cfg, func() string { return g.controller.Cluster() }),
 		Listers: controllers.Listers{Claims: g.claims, Classes: g.classes, Volumes: g.allVolumes(),
 			Nodes: g.nodes, Pods: g.pods},
-		AllHeld: g.filter.AllHeld,
+		AllHeld: g.allHeld,
 		API:     g.client, Events: g.client, Published: g.publishers,
 		Metrics: observer{d.metrics, d.changed, g.publishers}, Gate: g.gate, Mounts: g.mounts, Log: d.Log,
 		Tick: tick, Deadline: deadline, Workers: workers, Measure: cfg.VolumeMetrics > 0,

@@ -66,6 +66,12 @@ func (g *generation) claimChanged(was, now *corev1.PersistentVolumeClaim) {
 	g.controller.ClaimChanged(was, now)
 }
 
+// allHeld is AllHeld of the filter. While claims are read again those of a class that came just now
+// may not be there yet.
+func (g *generation) allHeld(namespace string) bool {
+	return g.claims.Whole() && g.filter.AllHeld(namespace)
+}
+
 // patience is how long a claim may wait for its node before the node's pods are read: the scheduler
 // chooses sooner, unless a pod names its node itself, or there is no pod.
 const patience = time.Second

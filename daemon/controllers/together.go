@@ -253,8 +253,11 @@ func (c *Controller) promised(claim *corev1.PersistentVolumeClaim) bool {
 func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
 	t := plan.Together{Pod: pod.Name}
 	for _, name := range pod.Claims {
-		claim, known := c.Listers.Claims.Get(pod.Namespace + "/" + name)
-		if !known {
+		claim, err := c.openClaim(ctx, pod.Namespace, name)
+		if err != nil {
+			return t, err
+		}
+		if claim == nil {
 			continue
 		}
 		f, _, err := c.gather(ctx, claim)
@@ -297,6 +300,21 @@ func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.To
 		c.pods.hold(uid, drop)
 	}
 	return t, nil
+}
+
+// openClaim is a claim of a pod, nil for one that is not there, or has its volume. The watch of pods
+// may be ahead of that of claims: one that neither it nor the volumes know is requested.
+func (c *Controller) openClaim(ctx context.Context, namespace, name string) (
+	*corev1.PersistentVolumeClaim, error) {
+	claim, known := c.Listers.Claims.Get(namespace + "/" + name)
+	if known || c.volumesHere(namespace)[name] {
+		return claim, nil
+	}
+	claim, err := c.API.GetClaim(ctx, namespace, name)
+	if err != nil || claim == nil || claim.Spec.VolumeName != "" {
+		return nil, err
+	}
+	return claim, nil
 }
 
 // gather gathers what the rules about a claim's request depend on.

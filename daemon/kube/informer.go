@@ -44,10 +44,12 @@ type Informer[T Object] struct {
 	fewObjects bool                   // the whole resource is read with the watch (watchlist.go)
 	selects    atomic.Pointer[string] // the selector of the next list (Select); nil: as before
 
-	synced   chan struct{}
-	relist   chan struct{}
-	contact  atomic.Int64 // nanoseconds since the epoch
-	watching atomic.Bool
+	synced  chan struct{}
+	relist  chan struct{}
+	contact atomic.Int64 // nanoseconds since the epoch
+	// wanted counts the lists that were requested (Relist), and had those that were read since.
+	wanted, had atomic.Int64
+	watching    atomic.Bool
 
 	mu    sync.RWMutex
 	items map[string]T
@@ -58,6 +60,7 @@ type Informer[T Object] struct {
 	lastChange change    // the last change that is known (history.go)
 	mustVerify bool      // the server may have another history than the known one
 	started    time.Time // of the request under way
+	reading    int64     // what wanted was when the list under way began
 	timings    timings
 
 	listLength, listed int  // objects in the last whole list, and in the one under way
@@ -112,11 +115,15 @@ func (s *Informer[T]) List() []T {
 // Relist requests a new list, so that the filter is asked about each object again. It does not wait
 // for the list.
 func (s *Informer[T]) Relist() {
+	s.wanted.Add(1)
 	select {
 	case s.relist <- struct{}{}:
 	default:
 	}
 }
+
+// Whole reports whether the list that was requested last was read to its end.
+func (s *Informer[T]) Whole() bool { return s.had.Load() == s.wanted.Load() }
 
 // Select requests a new list, and has the API server leave out of it and of what follows all
 // objects that a label selector does not match; "" is all objects. An object that is kept and does
@@ -144,6 +151,7 @@ func (s *Informer[T]) takeRelist() {
 	case <-s.relist:
 	default:
 	}
+	s.reading = s.wanted.Load()
 	s.takeSelector()
 }
 

@@ -136,7 +136,9 @@ func (s *Informer[T]) list(ctx context.Context) error {
 	return nil
 }
 
+// markSynced is called at the end of each list.
 func (s *Informer[T]) markSynced() {
+	s.had.Store(s.reading)
 	select {
 	case <-s.synced:
 	default:

@@ -48,6 +48,9 @@ func TestBackupsPage(t *testing.T) {
 			s.ready("snap", s.ask("snap", pv, w.Provisioner, "Delete"))
 			w.DeleteClaim("data")
 			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+			w.Eventually("its record is gone", func() bool {
+				return !strings.Contains(strings.Join(b.tree(h.mount), "\n"), pv.Name)
+			})
 			b.stops(b.block(1)) // no such claim
 			b.stops(b.block(2)) // no claim to restore into
 			b.restores(class, want)

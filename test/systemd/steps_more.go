@@ -266,7 +266,7 @@ func rpm(e *environment) {
 	e.sh(leftVolumes)
 	dir := e.readme()
 	e.docs("upgrade.md", "Upgrade on Fedora and RHEL", "rpm -U hostpath-provisioner-*.x86_64.rpm", "rpm -U --nodeps /shared/packages-newer/hostpath-provisioner-*.x86_64.rpm")
-	e.says(e.sh("hostpath-provisioner version; cat /etc/hostpath-provisioner/config.toml"), "+after.", `kubeconfig = "/etc/hostpath-provisioner/kubeconfig"`)
+	e.says(e.sh("hostpath-provisioner version; cat /etc/hostpath-provisioner/config.toml"), "+after.", `path = "/srv/fast"`)
 	e.eventually("hostpath-provisioner status", "+after.")
 	e.status("1 of 1 pool open")
 	e.sh("rpm -U --nodeps --oldpackage /shared/packages/hostpath-provisioner-*.x86_64.rpm")
