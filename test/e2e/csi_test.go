@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -218,6 +219,7 @@ type mortal struct {
 	after bool
 	kill  func()
 	died  bool
+	said  bytes.Buffer
 }
 
 func (h *host) mortal() (m *mortal, kubeconfig string) {
@@ -265,6 +267,8 @@ func (h *host) mortal() (m *mortal, kubeconfig string) {
 func (m *mortal) dies(h *host, kubeconfig string, n int, after bool, args ...string) bool {
 	h.w.Helper()
 	cmd := h.Command(append(args, "--kubeconfig", kubeconfig)...)
+	m.said.Reset()
+	cmd.Stdout, cmd.Stderr = &m.said, &m.said
 	m.Lock()
 	m.n, m.after, m.died = n, after, false
 	dead := make(chan struct{})
@@ -316,7 +320,7 @@ func TestAdoptFromCSIKilled(t *testing.T) {
 			w.asBefore(pv)
 			if !died {
 				if n < 5 {
-					t.Errorf("%q makes %d changes", way[0], n-1)
+					t.Errorf("%q makes %d changes: %s", way[0], n-1, m.said.String())
 				}
 				break
 			}
