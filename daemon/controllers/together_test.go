@@ -42,6 +42,12 @@ type podWorld struct {
 	pods   []*corev1.Pod
 	lists  int
 	given  []string // claims whose node was written, with it
+	// late are claims that no watch has brought.
+	late store[*corev1.PersistentVolumeClaim]
+}
+
+func (p *podWorld) GetClaim(_ context.Context, _, name string) (*corev1.PersistentVolumeClaim, error) {
+	return p.late[name], nil
 }
 
 func (p *podWorld) FewPods(_ context.Context, _, _ string, visit func(*corev1.Pod)) error {
@@ -167,6 +173,19 @@ func TestGivenBackTogether(t *testing.T) {
 		}
 	}
 	p.wantPromised(0, "given back")
+}
+
+// The watch of pods is ahead of that of claims: one that it has not brought counts, too.
+func TestClaimThatIsLate(t *testing.T) {
+	p := newPodWorld(t)
+	p.AllHeld = func(string) bool { return false }
+	a := p.add("a", "node-a", "60Mi")
+	p.late = store[*corev1.PersistentVolumeClaim]{"b": p.add("b", "node-a", "60Mi")}
+	delete(p.claims, "ns/b")
+	p.pod("db", "a", "b")
+	if p.may(a) {
+		t.Error("a volume is made that holds the pod where it cannot run")
+	}
 }
 
 // A pod whose claims fit has its room until its volumes are made: no other pod gets it meanwhile.

@@ -108,9 +108,13 @@ func TestRelistFiltersAgain(t *testing.T) {
 	s := running(t, c.Claims(keep, d.told))
 	d.expect(t, "+a 1")
 	<-wanted
-	wanted <- "2"
 	s.Relist()
+	if s.Whole() {
+		t.Error("the list that was requested was not read yet")
+	}
+	wanted <- "2"
 	d.expect(t, "+a 1", "-a 1", "+b 2")
+	eventually(t, "the list was read", s.Whole)
 }
 
 // A watch that ends as soon as it begins is retried with growing delays.
