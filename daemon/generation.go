@@ -38,7 +38,7 @@ import (
 const (
 	tick     = 10 * time.Second // how often a pool is looked at without a mount event
 	deadline = 5 * time.Second  // within which it has to respond
-	workers  = 64               // claims of one pool at once (controllers.Options): nearly all wait for the API server
+	workers  = 64               // claims of one pool at once: nearly all wait for the API server
 )
 
 // generation is the daemon under one configuration.
@@ -111,7 +111,8 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		return nil, err
 	}
 	g.gate, g.stores = gate.New(g.poolNames()...), d.stores(cfg)
-	g.filter = claimfilter.New(self, planPools(cfg.Pools), func(name string) (*storagev1.StorageClass, bool) { return g.classes.Get(name) },
+	g.filter = claimfilter.New(self, planPools(cfg.Pools),
+		func(name string) (*storagev1.StorageClass, bool) { return g.classes.Get(name) },
 		func(name string) bool { _, watched := g.allVolumes().Get(name); return watched })
 	g.claims = g.client.Claims(g.filter.Keep, g.claimChanged)
 	g.classes = g.client.Classes(g.classChanged)
