@@ -53,15 +53,14 @@ type generation struct {
 	presence   *presence.Keeper
 	mounts     chan struct{}
 
-	claims  *kube.Informer[*corev1.PersistentVolumeClaim]
-	classes *kube.Informer[*storagev1.StorageClass]
-	volumes *kube.Informer[*corev1.PersistentVolume]
-	common  []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
-	nodes   *kube.Informer[*corev1.Node]
-	pods    *kube.Informer[*corev1.Pod] // that wait to start on this node
-	// unplaced has an item when a claim came that waits for its node.
-	unplaced chan struct{}
-	stores   map[string]*volume.Pool // by pool
+	claims   *kube.Informer[*corev1.PersistentVolumeClaim]
+	classes  *kube.Informer[*storagev1.StorageClass]
+	volumes  *kube.Informer[*corev1.PersistentVolume]
+	common   []*kube.Informer[*corev1.PersistentVolume] // volumes that are not one node's, by scope
+	nodes    *kube.Informer[*corev1.Node]
+	pods     *kube.Informer[*corev1.Pod] // that wait to start on this node
+	unplaced chan struct{}               // has an item when a claim came that waits for its node
+	stores   map[string]*volume.Pool     // by pool
 	// contents are the VolumeSnapshotContents of the daemon's driver, nil where no pool takes
 	// snapshots.
 	contents *kube.Informer[*snapshotapi.Content]
