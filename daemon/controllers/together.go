@@ -229,7 +229,7 @@ func (c *Controller) reserveBegun(ctx context.Context, namespace string) error {
 		}) {
 			continue
 		}
-		if _, err := c.reserveAll(ctx, pod); err != nil {
+		if _, err := c.reserveKnown(ctx, pod, c.knownClaims(pod)); err != nil {
 			return err
 		}
 	}
@@ -251,15 +251,19 @@ func (c *Controller) promised(claim *corev1.PersistentVolumeClaim) bool {
 
 // reserveAll promises all claims of a pod their room, or says why not: then none has any.
 func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
+	claims := c.knownClaims(pod)
+	late, err := c.lateClaims(ctx, pod)
+	if err != nil {
+		return plan.Together{Pod: pod.Name}, err
+	}
+	return c.reserveKnown(ctx, pod, append(claims, late...))
+}
+
+// reserveKnown is reserveAll of these claims of a pod.
+func (c *Controller) reserveKnown(ctx context.Context, pod podclaims.Pod,
+	claims []*corev1.PersistentVolumeClaim) (plan.Together, error) {
 	t := plan.Together{Pod: pod.Name}
-	for _, name := range pod.Claims {
-		claim, err := c.openClaim(ctx, pod.Namespace, name)
-		if err != nil {
-			return t, err
-		}
-		if claim == nil {
-			continue
-		}
+	for _, claim := range claims {
 		f, _, err := c.gather(ctx, claim)
 		if err != nil {
 			return t, err
@@ -302,19 +306,35 @@ func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.To
 	return t, nil
 }
 
-// openClaim is a claim of a pod, nil for one that is not there, or has its volume. The watch of pods
-// may be ahead of that of claims: one that neither it nor the volumes know is requested.
-func (c *Controller) openClaim(ctx context.Context, namespace, name string) (
-	*corev1.PersistentVolumeClaim, error) {
-	claim, known := c.Listers.Claims.Get(namespace + "/" + name)
-	if known || c.volumesHere(namespace)[name] {
-		return claim, nil
+// knownClaims are the claims of a pod that the watch has brought.
+func (c *Controller) knownClaims(pod podclaims.Pod) (all []*corev1.PersistentVolumeClaim) {
+	for _, name := range pod.Claims {
+		if claim, known := c.Listers.Claims.Get(pod.Namespace + "/" + name); known {
+			all = append(all, claim)
+		}
 	}
-	claim, err := c.API.GetClaim(ctx, namespace, name)
-	if err != nil || claim == nil || claim.Spec.VolumeName != "" {
-		return nil, err
+	return all
+}
+
+// lateClaims are those that it has not brought, and that have no volume: the watch of pods may be
+// ahead. They are requested, up to the first that is not there: the scheduler chooses no node for
+// such a pod, and who writes pods with names alone costs one request.
+func (c *Controller) lateClaims(ctx context.Context, pod podclaims.Pod) (
+	late []*corev1.PersistentVolumeClaim, err error) {
+	here := c.volumesHere(pod.Namespace)
+	for _, name := range pod.Claims {
+		if _, known := c.Listers.Claims.Get(pod.Namespace + "/" + name); known || here[name] {
+			continue
+		}
+		claim, err := c.API.GetClaim(ctx, pod.Namespace, name)
+		if err != nil || claim == nil {
+			return late, err
+		}
+		if claim.Spec.VolumeName == "" {
+			late = append(late, claim)
+		}
 	}
-	return claim, nil
+	return late, nil
 }
 
 // gather gathers what the rules about a claim's request depend on.

@@ -44,9 +44,11 @@ type podWorld struct {
 	given  []string // claims whose node was written, with it
 	// late are claims that no watch has brought.
 	late store[*corev1.PersistentVolumeClaim]
+	gets int // requests of claims
 }
 
 func (p *podWorld) GetClaim(_ context.Context, _, name string) (*corev1.PersistentVolumeClaim, error) {
+	p.gets++
 	return p.late[name], nil
 }
 
@@ -182,9 +184,12 @@ func TestClaimThatIsLate(t *testing.T) {
 	a := p.add("a", "node-a", "60Mi")
 	p.late = store[*corev1.PersistentVolumeClaim]{"b": p.add("b", "node-a", "60Mi")}
 	delete(p.claims, "ns/b")
-	p.pod("db", "a", "b")
+	p.pod("db", "a", "b", "none", "nothing")
 	if p.may(a) {
 		t.Error("a volume is made that holds the pod where it cannot run")
+	}
+	if p.gets != 2 {
+		t.Errorf("%d requests, want one for the late claim and one for absent ones", p.gets)
 	}
 }
 
