@@ -216,7 +216,8 @@ func (r *relabeller) volumes(ctx context.Context, all []record.Record) error {
 	if r.dryRun {
 		verb = "to relabel"
 	}
-	fmt.Fprintf(r.p.stdout, "pool %s: %s, %d entries looked at, %d %s\n", r.config.Name, words.Count(len(all), "volume"), total.Seen, total.Changed, verb)
+	fmt.Fprintf(r.p.stdout, "pool %s: %s, %d entries looked at, %d %s\n",
+		r.config.Name, words.Count(len(all), "volume"), total.Seen, total.Changed, verb)
 	return errs
 }
 

@@ -24,7 +24,8 @@ type call struct {
 	copies     atomic.Bool
 	patient    atomic.Bool          // it closes no pool, however long it waits
 	work       atomic.Pointer[work] // of Purge and of a copy, nil before it begins
-	got        atomic.Int64         // when it began, or the filesystem last replied, in ns since the pool's birth
+	// got is when it began, or the filesystem last replied, in ns since the pool's birth.
+	got atomic.Int64
 }
 
 // Waiting is a call to which the filesystem has not replied for long.

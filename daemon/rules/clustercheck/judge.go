@@ -49,7 +49,9 @@ var checks = []check{
 	{CheckRights, false, []rule{rightsMissing, tooManyRights, podsUnread}, rightsGood},
 	{CheckPolicies, false, []rule{noPolicies, policiesUnreadable, policiesReadConfigMap, policiesMissing, policiesUnbound, policiesNotEnforced, policiesDiffer}, policiesGood},
 	{CheckParameters, false, []rule{parametersNotRead, provisionerNotListed, poolNotListed, hostnameNotListed, classNotListed, audienceNotListed}, parametersGood},
-	{CheckClaimIndex, false, []rule{indexUnknown, indexAbsent, indexUnbound, indexDiffers, indexNotEnforced, volumesUnlabelled}, indexGood},
+	{CheckClaimIndex, false, []rule{
+		indexUnknown, indexAbsent, indexUnbound, indexDiffers, indexNotEnforced, volumesUnlabelled,
+	}, indexGood},
 }
 
 // Judge returns a line for each check.
