@@ -3,7 +3,9 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -15,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/metrics"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
@@ -62,14 +65,34 @@ func (g *generation) nameless() bool {
 		presence.Name(node.Name) != ""
 }
 
+// leaseFile is in the state directory once the node's lease was written. It is not made durable:
+// without it the lease is thought to be new, and read when it is not.
+const leaseFile = "node-lease"
+
 // newPresence makes what keeps the node's lease.
 func (g *generation) newPresence() *presence.Keeper {
+	_, err := state.ReadFile(g.d.StateDir, leaseFile)
+	first := errors.Is(err, fs.ErrNotExist)
+	kept := !first
 	return presence.New(presence.Options{
 		Identity: leadership.Identity(g.cfg.Node), API: g.client, Clock: leadership.BootTime,
 		Changed: func() { g.controller.Look() }, Needed: g.nameless,
-		Key: presence.StateKey(g.cfg.Provisioner), State: g.told,
-		Requested: func(err error) { g.controller.OptionalRequest("the node's lease", err) },
+		First: first, Key: presence.StateKey(g.cfg.Provisioner), State: g.told,
+		Requested: func(err error) {
+			g.controller.OptionalRequest("the node's lease", err)
+			if !kept && err == nil {
+				kept = true
+				g.keepLeaseFile()
+			}
+		},
 	})
+}
+
+// keepLeaseFile notes that the node's lease was written.
+func (g *generation) keepLeaseFile() {
+	if err := state.WriteFile(g.d.StateDir, leaseFile, nil, 0o600); err != nil {
+		g.d.Log.Warn("that the node has a lease was not kept for the next start: " + err.Error())
+	}
 }
 
 // told is what the node's lease tells of this daemon, "" before work has begun, and where the name

@@ -67,6 +67,9 @@ type Options struct {
 	// Needed reports whether the Node, which was read before Run, does not tell by itself which host
 	// it is. Otherwise Other is "".
 	Needed func() bool
+	// First is whether this host has not written the lease before. It is created without being read
+	// then, unless it is Needed.
+	First bool
 	// Key is this daemon's among Lease.States. State returns what is kept there, "" for nothing yet
 	// or no more, and what of it is worth a write before the next renewal.
 	Key   string
@@ -155,6 +158,9 @@ func (k *Keeper) turn(ctx context.Context, needed bool, text, news string) (
 		return min(due, Pace), false, nil
 	}
 	lease := k.held
+	if lease == nil && k.First && !needed {
+		k.First, lease = false, &Lease{}
+	}
 	if lease == nil {
 		there, err := k.API.ReadNodeLease(ctx)
 		if err != nil {

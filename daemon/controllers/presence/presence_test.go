@@ -19,7 +19,9 @@ type server struct {
 	lease   *Lease
 	version int
 	fails   error
+	reads   int
 	writes  int
+	first   bool // the host has not written it before
 	told    bool // the Node tells which host it is
 	tells   State
 	key     string
@@ -57,6 +59,7 @@ func (s *server) written() int {
 func (s *server) ReadNodeLease(context.Context) (*Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.reads++
 	if s.fails != nil || s.lease == nil {
 		return nil, s.fails
 	}
@@ -110,7 +113,7 @@ func keep(t *testing.T, s *server, host string, do func(*Keeper)) {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	k := New(Options{Identity: host, API: s, Changed: func() {}, Requested: func(error) {},
-		Needed: s.needed, Key: "state.hostpath-provisioner/" + s.key, State: s.state,
+		Needed: s.needed, First: s.first, Key: "state.hostpath-provisioner/" + s.key, State: s.state,
 		Clock: func() time.Duration { return time.Since(began) }})
 	done := make(chan struct{})
 	go func() { k.Run(ctx); close(done) }()

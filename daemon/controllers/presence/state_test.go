@@ -109,3 +109,39 @@ func TestStatesOfTwoDaemons(t *testing.T) {
 		})
 	})
 }
+
+// A lease that the host has not written before is made by one request. Where it is there all the
+// same, as that of another daemon of the node, it is read, and where it decides who works under the
+// name it is read in any case.
+func TestFirstLease(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		first, told bool
+		there       bool
+		reads       int
+	}{
+		{name: "first", first: true, told: true, reads: 0},
+		{name: "first of this daemon", first: true, told: true, there: true, reads: 1},
+		{name: "again", told: true, there: true, reads: 1},
+		{name: "the name is told by the lease", first: true, reads: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{told: c.told, first: c.first, key: "ours"}
+				theirs, _ := State{Time: time.Now()}.Encode()
+				if c.there {
+					s.becomes("a_1")
+					s.lease.States = map[string]string{StatePrefix + "theirs": theirs}
+				}
+				s.tell(func(*State) {})
+				keep(t, s, "a_1", func(*Keeper) {
+					wait(2 * time.Second)
+					if s.reads != c.reads || s.lease.States[StatePrefix+"ours"] == "" ||
+						c.there && s.lease.States[StatePrefix+"theirs"] != theirs {
+						t.Errorf("%d reads, want %d; %v", s.reads, c.reads, s.lease.States)
+					}
+				})
+			})
+		})
+	}
+}
