@@ -270,12 +270,16 @@ func hostNames(cfg config.Config) []string {
 	return []string{strings.ToLower(host), strings.ToLower(own), cfg.Node}
 }
 
-// listen takes a copy of the socket that was passed, which goes on listening between generations.
+// listen takes a copy of the socket that was passed, which goes on listening between generations. A
+// socket of its own has no MPTCP, which Go would have it offer: before Linux 6.4 what such a socket
+// accepts has the kernel's label (kernel_t), and SELinux refuses to read it.
 func (d *daemon) listen(address string) (net.Listener, error) {
 	if d.MetricsSocket != nil {
 		return net.FileListener(d.MetricsSocket)
 	}
-	return net.Listen("tcp", address)
+	var c net.ListenConfig
+	c.SetMultipathTCP(false)
+	return c.Listen(context.Background(), "tcp", address)
 }
 
 // healthy returns what a restart could mend, nil if there is nothing: an API server that is away is

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -294,5 +295,25 @@ func TestStatusIsPrintable(t *testing.T) {
 	}
 	if text := fmt.Sprintf("%v", s); strings.ContainsAny(text, "\x1b\n") {
 		t.Errorf("commands the terminal: %q", text)
+	}
+}
+
+// The socket of the metrics is TCP's alone: what one of MPTCP accepts, SELinux refuses to read
+// before Linux 6.4.
+func TestMetricsSocketHasNoMPTCP(t *testing.T) {
+	l, err := new(daemon).listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	socket, err := l.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	protocol := 0
+	if wrong := socket.Control(func(fd uintptr) {
+		protocol, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PROTOCOL)
+	}); wrong != nil || err != nil || protocol != unix.IPPROTO_TCP {
+		t.Errorf("protocol %d, %v, %v", protocol, wrong, err)
 	}
 }
