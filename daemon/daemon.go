@@ -289,7 +289,18 @@ func (d *daemon) healthy() error {
 	if !g.started.Load() {
 		return errors.New("not ready: " + g.status().Sentence)
 	}
-	return g.controller.Alive(time.Now(), time.Minute)
+	if stalled := g.stalled(); stalled != "" {
+		return errors.New(stalled)
+	}
+	return nil
+}
+
+// stalled is what of the work makes no progress, "" if all does.
+func (g *generation) stalled() string {
+	if err := g.controller.Alive(time.Now(), time.Minute); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // usable returns what keeps claims waiting besides their pools, nil if there is nothing.

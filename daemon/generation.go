@@ -370,7 +370,7 @@ func (g *generation) apiUp() bool { return g.ready.Load() && g.trouble.Load() ==
 
 func (g *generation) status() Status {
 	s := Status{
-		Schema: SchemaVersion, OldConfig: g.differs.Load() != nil,
+		Schema: SchemaVersion, OldConfig: g.differs.Load() != nil, Stalled: g.stalled(),
 		Time: time.Now(), PID: os.Getpid(), Version: g.d.Version, Node: g.cfg.Node, Provisioner: g.cfg.Provisioner,
 		Ready: g.ready.Load(), API: g.trouble.Load().(string), Confined: g.d.confined,
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // newPublishers makes what publishes: of the daemon's own provisioner, and of each CSI driver in
@@ -125,6 +126,8 @@ func endsSoon(is kube.Credential, now time.Time) bool {
 func stateOf(s Status) presence.State {
 	told := presence.State{Time: s.Time.UTC().Truncate(time.Second), Version: s.Version}
 	switch waits := s.Refuses(); {
+	case s.Stalled != "":
+		told.Reason, told.Message = hostcheck.ReasonNotAnswering, s.Stalled
 	case waits != nil:
 		told.Reason, told.Message = plan.ReasonAPIRefused, waits.What+": "+waits.Message
 	case s.Config != "":

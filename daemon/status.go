@@ -44,6 +44,8 @@ type Status struct {
 	Ready bool `json:"ready"`
 	// API is what is wrong with the connection, "" if nothing is.
 	API string `json:"api"`
+	// Stalled is what makes no progress, "" if everything does.
+	Stalled string `json:"stalled,omitempty"`
 	// NodeUnknown: the API was read, and it has no Node object of this name.
 	NodeUnknown bool `json:"nodeUnknown,omitempty"`
 	// OldConfig: the configuration on disk is not the one in force. Config says why.
@@ -133,7 +135,7 @@ func ReadStatus(runtimeDir string) (Status, error) {
 // printable keeps what another user wrote from commanding the terminal, or from looking like other
 // lines.
 func (s *Status) printable() {
-	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Config, &s.Sentence}
+	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Stalled, &s.Config, &s.Sentence}
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Device, &p.MountPoint, &p.Worker)
@@ -215,6 +217,9 @@ func sentence(s Status) string {
 	}
 	if s.API == "" && !s.Ready {
 		parts = append(parts, "reading the API")
+	}
+	if s.Stalled != "" {
+		parts = append(parts, s.Stalled)
 	}
 	if waits := s.Refuses(); waits != nil {
 		parts = append(parts, fmt.Sprintf("the API server refuses %s: %s: %s",

@@ -25,9 +25,13 @@ func TestSentence(t *testing.T) {
 		s    Status
 		want string
 	}{
-		"open":                            {Status{Node: "a", Ready: true, Pools: []PoolStatus{open}}, "1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
-		"one of two closed":               {Status{Node: "a", Ready: true, Pools: []PoolStatus{open, closed}}, "pool slow is closed: /srv/slow is not a mount point; 1 of 2 pools open on node a, 2 volumes, 3.0 GiB for new ones"},
-		"two on one filesystem":           {Status{Node: "a", Ready: true, Pools: []PoolStatus{onOne, onSame, onOther}}, "3 of 3 pools open on node a, 6 volumes, 7.0 GiB for new ones"},
+		"open":                  {Status{Node: "a", Ready: true, Pools: []PoolStatus{open}}, "1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones"},
+		"one of two closed":     {Status{Node: "a", Ready: true, Pools: []PoolStatus{open, closed}}, "pool slow is closed: /srv/slow is not a mount point; 1 of 2 pools open on node a, 2 volumes, 3.0 GiB for new ones"},
+		"two on one filesystem": {Status{Node: "a", Ready: true, Pools: []PoolStatus{onOne, onSame, onOther}}, "3 of 3 pools open on node a, 6 volumes, 7.0 GiB for new ones"},
+		"a loop that stands still": {
+			Status{Node: "a", Ready: true, Stalled: "no progress", Pools: []PoolStatus{open}},
+			"no progress; 1 of 1 pool open on node a, 2 volumes, 3.0 GiB for new ones",
+		},
 		"full":                            {Status{Node: "a", Ready: true, Pools: []PoolStatus{full}}, "pool fast is full: only 3 MiB are free; 0 of 1 pool open on node a, 0 volumes, 0 B for new ones"},
 		"a node without an object":        {Status{Node: "b", Ready: true, NodeUnknown: true, Pools: []PoolStatus{open}}, `the cluster has no node "b", claims wait for it; 1 of 1 pool open on node b, 2 volumes, 3.0 GiB for new ones`},
 		"before the API was read":         {Status{Node: "a", Pools: []PoolStatus{open}}, "reading the API; 1 of 1 pool open on node a, 3.0 GiB for new ones"},

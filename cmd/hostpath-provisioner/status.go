@@ -73,7 +73,7 @@ func (p *program) status() (daemon.Status, error) {
 // As for check it is errFull if pools are full and nothing else is wrong.
 func wellOf(s daemon.Status) error {
 	var err error
-	if !s.Ready || s.API != "" || s.Refuses() != nil || s.OldConfig {
+	if !s.Ready || s.API != "" || s.Stalled != "" || s.Refuses() != nil || s.OldConfig {
 		return errNot
 	}
 	for _, pool := range s.Pools {
@@ -91,7 +91,7 @@ func wellOf(s daemon.Status) error {
 
 func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
 	ready := "ready"
-	if !s.Ready {
+	if !s.Ready || s.Stalled != "" {
 		ready = "not ready"
 	}
 	fmt.Fprintf(w, "%s %s, pid %d, %s as of %s ago\n", name, s.Version, s.PID, ready, age(s.Time, now))
