@@ -243,9 +243,12 @@ func nodeNote(n overview.Node, now time.Time) (what, help string) {
 		}
 		return strings.Join(parts, ", "), "kubectl hostpath pools"
 	case overview.NodeGone:
-		return "the cluster has no Node of this name; its daemon told of itself " + age(n.Seen, now) +
-				" ago", "kubectl hostpath forget-node " + name + " --dry-run, or take its disk to another node " +
-				"and there: hostpath-provisioner import POOL --from-node " + name
+		what = "the cluster has no Node of this name"
+		if !n.Seen.IsZero() {
+			what += "; its daemon told of itself " + age(n.Seen, now) + " ago"
+		}
+		return what, "kubectl hostpath forget-node " + name + " --dry-run, or take its disk to " +
+			"another node and there: hostpath-provisioner import POOL --from-node " + name
 	case overview.NodeSilent:
 		return "its daemon has been silent for " + age(n.Seen, now), on +
 			"systemctl status hostpath-provisioner, journalctl -u hostpath-provisioner"

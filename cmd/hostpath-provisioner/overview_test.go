@@ -65,7 +65,7 @@ func (s sick) EachNode(_ context.Context, visit func(*corev1.Node)) error {
 	if s.forbidden {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
 	}
-	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "h"} {
 		ready := corev1.ConditionTrue
 		if name == "f" {
 			ready = corev1.ConditionUnknown
@@ -81,6 +81,7 @@ func (s sick) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)
 	for _, of := range [][4]string{
 		{"pvc-1", "shop", "data-0", "node-a"}, {"pvc-2", "shop", "data-1", "node-c"},
 		{"pvc-3", "web", "logs", "node-h"}, {"pvc-4", "", "", "node-a"},
+		{"pvc-5", "web", "old", "node-i"},
 	} {
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: of[0],
 			Labels:            map[string]string{plan.NodeLabel: of[3], plan.PoolLabel: "fast"},

@@ -36,7 +36,7 @@ func (h *host) shows(kubeconfig, what string, want ...string) {
 }
 
 // An administrator sees from anywhere what is wrong with three of twelve nodes, each in its way, and
-// what helps.
+// what helps; and which node is gone.
 func TestOverview(t *testing.T) {
 	w := newEnvironment(t)
 	admin := w.killer().kubeconfig()
@@ -66,6 +66,16 @@ func TestOverview(t *testing.T) {
 		"node "+stopped.node+": its daemon has been silent for ",
 		"on node "+stopped.node+": systemctl status hostpath-provisioner")
 	w.Must(stopped.Signal(syscall.SIGCONT))
+
+	// Neither its Node is left nor what its daemon told: its volumes are.
+	gone := hosts[len(hosts)-1]
+	gone.made("data", w.Class("c", immediate))
+	gone.Kill()
+	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, gone.node, metav1.DeleteOptions{}))
+	w.Must(w.Client().CoordinationV1().Leases("hostpath-provisioner").Delete(w.Ctx,
+		"hostpath-provisioner-node."+gone.node, metav1.DeleteOptions{}))
+	well.shows(admin, "nodes", "node "+gone.node+": the cluster has no Node of this name\n",
+		"kubectl hostpath forget-node "+gone.node+" --dry-run")
 
 	out, code := well.Call("nodes", "--kubeconfig", w.reader())
 	if code != 1 || !strings.Contains(out, "not seen: leases of the daemons: this user may not") {

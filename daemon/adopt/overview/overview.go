@@ -110,8 +110,9 @@ type Overview struct {
 	Options
 	Unseen []string
 
-	nodes map[string]*Node
-	pools []Pool
+	nodes  map[string]*Node
+	pools  []Pool
+	exists map[string]bool // by the value of a node's label; nil: that may not be read
 }
 
 // Look reads what the daemons tell, and the nodes.
@@ -126,10 +127,14 @@ func Look(ctx context.Context, o Options) *Overview {
 			told[name] = state
 		}
 	}))
-	ready := map[string]bool{}
+	ready, exists := map[string]bool{}, map[string]bool{}
 	known := v.seen("nodes", o.EachNode(ctx, func(n *corev1.Node) {
 		ready[n.Name], _ = plan.NodeReady(n)
+		exists[plan.NodeLabelValue(n.Name)] = true
 	}))
+	if known {
+		v.exists = exists
+	}
 	for name, state := range told {
 		isReady, exists := ready[name]
 		v.add(name, state, !known || isReady, !known || exists)
@@ -189,13 +194,15 @@ func (v *Overview) seen(what string, err error) bool {
 
 // Nodes are the nodes by name: those whose daemons told of themselves, and those with volumes.
 func (v *Overview) Nodes(ctx context.Context) (all []Node) {
+	told := maps.Clone(v.nodes)
 	for _, one := range v.Volumes(ctx) {
-		if one.Node != "" && one.NodeStatus == NodeUnknown {
-			if v.nodes[one.Node] == nil {
-				v.nodes[one.Node] = &Node{Name: one.Node, Status: NodeUnknown}
-			}
-			v.nodes[one.Node].Volumes++
+		if one.Node == "" || told[one.Node] != nil {
+			continue
 		}
+		if v.nodes[one.Node] == nil {
+			v.nodes[one.Node] = &Node{Name: one.Node, Status: one.NodeStatus}
+		}
+		v.nodes[one.Node].Volumes++
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.nodes)) {
 		all = append(all, *v.nodes[name])
@@ -236,7 +243,7 @@ func (v *Overview) Volumes(ctx context.Context) (all []Volume) {
 		case one.Node != "" && n != nil:
 			one.Node, one.NodeStatus = n.Name, n.Status
 		case one.Node != "":
-			one.NodeStatus = NodeUnknown
+			one.NodeStatus = v.untold(one.Node)
 		}
 		all = append(all, one)
 	}))
@@ -245,6 +252,14 @@ func (v *Overview) Volumes(ctx context.Context) (all []Volume) {
 			cmp.Compare(a.Name, b.Name))
 	})
 	return all
+}
+
+// untold is the status of a node whose daemon never told of itself, by the value of its label.
+func (v *Overview) untold(label string) string {
+	if v.exists != nil && !v.exists[label] {
+		return NodeGone
+	}
+	return NodeUnknown
 }
 
 // Snapshots are the contents of our drivers, by the namespace and name of their VolumeSnapshots.
