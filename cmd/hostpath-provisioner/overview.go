@@ -31,7 +31,8 @@ type looking struct {
 
 const (
 	overviewDeadline = time.Minute
-	overviewEvery    = 10 * time.Second // with --watch
+	overviewMoment   = 200 * time.Millisecond
+	overviewEvery    = 10 * time.Second // with --watch, for what time alone changes
 )
 
 // overviewList is the output with -o json and yaml.
@@ -116,18 +117,28 @@ func (p *program) overview(ctx context.Context, l looking,
 	if l.of == "" {
 		l.of = kube.ContextNamespace(cmp.Or(p.kubeconfig, adminKubeconfig()), l.context)
 	}
-	return p.repeated(ctx, l.watch, overviewEvery, func(w io.Writer) error {
+	api, changed := overview.API(client), make(chan struct{}, 1)
+	if l.watch {
+		api = client.Follow(ctx, func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	}
+	return p.repeated(ctx, l.watch, overviewEvery, changed, func(w io.Writer) error {
 		late := fmt.Errorf("not done within %s", overviewDeadline)
 		ctx, cancel := context.WithTimeoutCause(ctx, overviewDeadline, late)
 		defer cancel()
-		v := overview.Look(ctx, overview.Options{Self: self, API: client, Now: p.now()})
+		v := overview.Look(ctx, overview.Options{Self: self, API: api, Now: p.now()})
 		return p.writeColumned(w, list(ctx, v, l), l, v.Unseen)
 	})
 }
 
-// repeated prints once, or again and again what is not as it was, until ctx ends.
+// repeated prints once, or again and again what is not as it was, until ctx ends: so often, and a
+// moment after what changed tells.
 func (p *program) repeated(ctx context.Context, watch bool, every time.Duration,
-	write func(io.Writer) error) error {
+	changed <-chan struct{}, write func(io.Writer) error) error {
 	on, is := p.stdout.(*terminal)
 	if !watch || !is {
 		return write(p.stdout)
@@ -146,6 +157,8 @@ func (p *program) repeated(ctx context.Context, watch bool, every time.Duration,
 		case <-ctx.Done():
 			return err
 		case <-time.After(every):
+		case <-changed:
+			time.Sleep(overviewMoment) // for what comes with it
 		}
 	}
 }

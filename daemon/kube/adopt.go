@@ -21,17 +21,19 @@ import (
 
 // EachVolume reads all volume objects of the cluster, a page at a time.
 func (c *Client) EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error {
-	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
-	return each(ctx, source, visit)
+	return each(ctx, c.allVolumes(), visit)
+}
+
+func (c *Client) allVolumes() *source {
+	return c.source(c.core, "persistentvolumes",
+		func() runtime.Object { return &corev1.PersistentVolumeList{} })
 }
 
 // EachVolumeOf reads the volume objects whose node's label has one of these values, or another one
 // than these, a page at a time.
 func (c *Client) EachVolumeOf(ctx context.Context, nodes []string, not bool,
 	visit func(*corev1.PersistentVolume)) error {
-	source := c.source(c.core, "persistentvolumes",
-		func() runtime.Object { return &corev1.PersistentVolumeList{} })
-	in := " in ("
+	source, in := c.allVolumes(), " in ("
 	if not {
 		in = "," + plan.NodeLabel + " notin ("
 	}
@@ -41,15 +43,17 @@ func (c *Client) EachVolumeOf(ctx context.Context, nodes []string, not bool,
 
 // EachNode reads all nodes, a page at a time.
 func (c *Client) EachNode(ctx context.Context, visit func(*corev1.Node)) error {
-	return each(publishing(ctx), c.source(c.core, "nodes",
-		func() runtime.Object { return &corev1.NodeList{} }), visit)
+	return each(publishing(ctx), c.allNodes(), visit)
+}
+
+func (c *Client) allNodes() *source {
+	return c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
 }
 
 // FewVolumes reads the volume objects of the cluster as they are at the time of the call or later,
 // in one page: of more than limit only some. It reports whether visit was called with all.
 func (c *Client) FewVolumes(ctx context.Context, limit int64, visit func(*corev1.PersistentVolume)) (all bool, err error) {
-	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
-	next, err := eachOfPage(ctx, source, metav1.ListOptions{Limit: limit}, visit)
+	next, err := eachOfPage(ctx, c.allVolumes(), metav1.ListOptions{Limit: limit}, visit)
 	return err == nil && next == "", err
 }
 

@@ -30,22 +30,28 @@ func (c *Client) EachClaim(ctx context.Context, visit func(*corev1.PersistentVol
 // EachContent reads all VolumeSnapshotContents of the cluster, a page at a time. A cluster without
 // that resource has none.
 func (c *Client) EachContent(ctx context.Context, visit func(*snapshotapi.Content)) error {
-	err := each(ctx, c.source(c.snapshots, contents, func() runtime.Object {
-		return &snapshotapi.ContentList{}
-	}), visit)
+	err := each(ctx, c.allContents(), visit)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
+func (c *Client) allContents() *source {
+	return c.source(c.snapshots, contents,
+		func() runtime.Object { return &snapshotapi.ContentList{} })
+}
+
 // EachLease reads the Leases in the daemons' namespace, a page at a time.
 func (c *Client) EachLease(ctx context.Context, visit func(*coordinationv1.Lease)) error {
-	source := c.source(c.coordination, "leases", func() runtime.Object {
-		return &coordinationv1.LeaseList{}
-	})
+	return each(ctx, c.allLeases(), visit)
+}
+
+func (c *Client) allLeases() *source {
+	source := c.source(c.coordination, "leases",
+		func() runtime.Object { return &coordinationv1.LeaseList{} })
 	source.namespace = c.options.Namespace
-	return each(ctx, source, visit)
+	return source
 }
 
 // EachCapacity reads what a node publishes for these drivers, by the node's label value, or what
