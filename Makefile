@@ -225,7 +225,7 @@ packages: $(BUILD)/nfpm ## .deb and .rpm for amd64 and arm64, in $(BUILD)/packag
 	@rm -rf $(BUILD)/packages
 	@VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/packages sh packaging/build.sh
 
-test-vm: deps build packages $(BUILD)/controlplane $(BUILD)/kubelet ## the package under SELinux enforcing, NFS, failing devices and power cuts, in a machine under qemu
+test-vm: deps build packages $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/prometheus ## the package under SELinux enforcing, NFS, failing devices and power cuts, in a machine under qemu
 	@sh test/vm/deps.sh
 	@$(GO) run $(GOFLAGS) ./test/vm $(VMFLAGS)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks the alerts, and tests with Prometheus' own promtool, which fetch.sh puts into BUILD (default .build), that each
-# fires: on what daemons served (recorded, test/alerts), and on invented series where none was in that state.
+# fires on what daemons served in its state (recorded, test/alerts), and none on what is no fault.
 set -eu
 cd "$(dirname "$0")"
 sh fetch.sh

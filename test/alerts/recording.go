@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,35 +18,65 @@ type Samples map[string]string
 
 // Served are the samples of a page of metrics that some alert reads. What differs from run to run
 // is left out of the values: of a counter there is 1 for all that is more than 0, and of a point in
-// time how far it is from now, in seconds and rounded to hours.
+// time how far it is from now, in seconds and rounded to hours. Names of namespaces and volumes are
+// left out as well: of several volumes of claims with the same name there is one.
 func Served(rules []Rule, page string, now time.Time) Samples {
 	all := Samples{}
-	for line := range strings.Lines(page) {
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || !slices.ContainsFunc(rules, func(r Rule) bool { return r.Reads(line[:at]) }) {
+	for series, value := range samples(page) {
+		if !slices.ContainsFunc(rules, func(r Rule) bool { return r.Reads(series) }) {
 			continue
 		}
-		value := strings.TrimSpace(line[at:])
 		n, err := strconv.ParseFloat(value, 64)
-		switch metric, _, _ := strings.Cut(line[:at], "{"); {
+		switch {
 		case err != nil:
-		case counts(metric):
+		case counts(series):
 			value = fmt.Sprint(min(n, 1))
-		case times(metric):
+		case times(series):
 			value = fmt.Sprint(int(math.Round((n-float64(now.Unix()))/3600)) * 3600)
 		}
-		all[line[:at]] = value
+		all[named.ReplaceAllString(series, `$1="any"`)] = value
 	}
 	return all
 }
 
-func counts(metric string) bool { return strings.HasSuffix(metric, "_total") }
+var named = regexp.MustCompile(`\b(namespace|volume)="[^"]*"`)
 
-func times(metric string) bool { return strings.HasSuffix(metric, "_timestamp_seconds") }
+// samples are all of a page.
+func samples(page string) Samples {
+	all := Samples{}
+	for line := range strings.Lines(page) {
+		if at := strings.LastIndexByte(line, ' '); at > 0 && line[0] != '#' {
+			all[line[:at]] = strings.TrimSpace(line[at:])
+		}
+	}
+	return all
+}
+
+// counted are the counters of a page.
+func counted(page string) Samples {
+	all := samples(page)
+	maps.DeleteFunc(all, func(series, _ string) bool { return !counts(series) })
+	return all
+}
+
+func counts(series string) bool { return strings.HasSuffix(metricOf(series), "_total") }
+
+func times(series string) bool { return strings.HasSuffix(metricOf(series), "_timestamp_seconds") }
+
+// moves reports whether a point in time is a new one at each scrape, of a daemon that is well.
+func moves(series string) bool {
+	return strings.HasSuffix(metricOf(series), "_last_success_timestamp_seconds")
+}
+
+func metricOf(series string) string {
+	metric, _, _ := strings.Cut(series, "{")
+	return metric
+}
 
 // changes reports whether a daemon in whatever state serves another value now and then. What a
 // volume takes is measured at any time after the start.
-func changes(metric string) bool {
+func changes(series string) bool {
+	metric := metricOf(series)
 	return times(metric) || strings.HasSuffix(metric, "_bytes") ||
 		metric == "hostpath_provisioner_pool_checks_total"
 }
@@ -67,8 +98,7 @@ func (r Rule) Record(well, state Samples) Recording {
 	}
 	for _, all := range []Samples{well, state} {
 		for series := range all {
-			metric, _, _ := strings.Cut(series, "{")
-			differs := well[series] != state[series] && !changes(metric)
+			differs := well[series] != state[series] && !changes(series)
 			if differs || r.Reads(series) {
 				keep(series)
 			}
@@ -79,17 +109,13 @@ func (r Rule) Record(well, state Samples) Recording {
 
 const (
 	head  = "# What a daemon serves while it is well, of what %s reads, and of what changes with it.\n"
-	state = "# In the alert's state. %s records both: go test -update.\n"
-	alone = "# No test has a daemon in the alert's state. %s records this: go test -update.\n"
+	state = "# In the alert's state. %s.\n"
 )
 
-// Text is the file of a recording, of which test writes it.
-func (r Recording) Text(rule Rule, test string) string {
-	text := fmt.Sprintf(head, prefix+rule.Name) + r.Well.text()
-	if len(r.State) == 0 {
-		return text + fmt.Sprintf(alone, test)
-	}
-	return text + fmt.Sprintf(state, test) + r.State.text()
+// Text is the file of a recording. by tells what writes it.
+func (r Recording) Text(rule Rule, by string) string {
+	return fmt.Sprintf(head, prefix+rule.Name) + r.Well.text() +
+		fmt.Sprintf(state, by) + r.State.text()
 }
 
 func (s Samples) text() (text string) {
@@ -107,20 +133,8 @@ func (r Rule) File(root string) string {
 // Kept reads the recording of an alert. The error is that of os.ReadFile.
 func (r Rule) Kept(root string) (kept Recording, err error) {
 	text, err := os.ReadFile(r.File(root))
-	if err != nil {
-		return kept, err
-	}
-	part := &kept.Well
-	kept = Recording{Samples{}, Samples{}}
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "# In the ") {
-			part = &kept.State
-		}
-		if at := strings.LastIndexByte(line, ' '); !strings.HasPrefix(line, "#") && at > 0 {
-			(*part)[line[:at]] = strings.TrimSpace(line[at:])
-		}
-	}
-	return kept, nil
+	well, state, _ := strings.Cut(string(text), "\n# In the ")
+	return Recording{samples(well), samples("# " + state)}, err
 }
 
 // Has reports whether each of the other's samples is among these.

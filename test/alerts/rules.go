@@ -25,6 +25,7 @@ type Rule struct {
 	Window time.Duration // the range of its expression, 0 if it has none
 	// Whole: the expression has to be true in the whole window, and not at one time of it.
 	Whole bool
+	Still bool // it is about a counter that does not become larger
 	reads []selector
 }
 
@@ -41,7 +42,7 @@ type matcher struct {
 }
 
 var (
-	selectors = regexp.MustCompile(`\b(hostpath_provisioner_[a-z_]+)(?:\{([^}]*)\})?`)
+	selectors = regexp.MustCompile(`\b(hostpath_provisioner_[a-z_]+|up)\b(?:\{([^}]*)\})?`)
 	matchers  = regexp.MustCompile(`(\w+)(=~|!~|!=|=)"([^"]*)"`)
 	windows   = regexp.MustCompile(`\[(\d+[mh])\]`)
 )
@@ -63,7 +64,8 @@ func Rules(root string) ([]Rule, error) {
 	var rules []Rule
 	for _, r := range file.Groups[0].Rules {
 		rule := Rule{Name: strings.TrimPrefix(r.Alert, prefix), reads: selectorsOf(r.Expr),
-			Whole: strings.Contains(r.Expr, "min_over_time")}
+			Still: strings.Contains(r.Expr, "increase(") && strings.HasSuffix(r.Expr, "== 0")}
+		rule.Whole = rule.Still || strings.Contains(r.Expr, "min_over_time")
 		if r.For != "" {
 			if rule.For, err = time.ParseDuration(r.For); err != nil {
 				return nil, fmt.Errorf("%s: %w", r.Alert, err)
@@ -83,6 +85,9 @@ func selectorsOf(expression string) (all []selector) {
 	for _, m := range selectors.FindAllStringSubmatch(expression, -1) {
 		s := selector{metric: m[1]}
 		for _, label := range matchers.FindAllStringSubmatch(m[2], -1) {
+			if label[1] == "job" {
+				continue // Prometheus adds it
+			}
 			value := label[3]
 			if !strings.HasSuffix(label[2], "~") {
 				value = regexp.QuoteMeta(value)

@@ -1,100 +1,133 @@
 package e2e
 
 import (
-	"maps"
-	"slices"
+	"fmt"
+	"net/http"
 	"strings"
-	"time"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/alerts"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// recording is what a daemon serves of the series that an alert reads, beside what is kept of it in
-// packaging/prometheus/recorded. go test -update writes that.
-type recording struct {
-	w       *environment
-	address string
-	rules   []alerts.Rule
-	rule    alerts.Rule
-	kept    alerts.Recording
-	well    alerts.Samples
-}
-
 // records begins with a daemon that serves its metrics at the address and is well. It waits until
 // the volumes of pool fast were counted, which is after the start.
-func (w *environment) records(alert, address string) *recording {
+func (w *environment) records(alert, address string) *alerts.Watch {
 	w.Helper()
-	rules, err := alerts.Rules(rig.Root())
-	w.Must(err)
-	i := slices.IndexFunc(rules, func(r alerts.Rule) bool { return r.Name == alert })
-	if i < 0 {
-		w.Fatalf("no alert %s", alert)
+	page := func() string { return scraped(address) }
+	return w.recordsOf(alert, page, func(now alerts.Samples) bool {
+		return now[`hostpath_provisioner_volumes{pool="fast",state="missing"}`] != ""
+	})
+}
+
+// recordsOf begins once the page has what first wants.
+func (w *environment) recordsOf(alert string, page func() string,
+	first func(alerts.Samples) bool) *alerts.Watch {
+	w.Helper()
+	test, _, _ := strings.Cut(w.Name(), "/")
+	by := test + " (test/e2e) records both: go test -update"
+	return alerts.NewWatch(w, by, rig.Root(), alert, page, first)
+}
+
+// The disk of the state directory does not respond: the loop of the pool waits for it without an
+// end, so its checks stand still and nothing is provisioned. It says so, also to the cluster. When
+// the disk responds again, all goes on. Under systemd the watchdog ends such a daemon.
+func TestStateDirectoryHangs(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	address := h.metrics()
+	fs := hungfs.Mount(t, h.Path("state"))
+	h.run()
+	admin := w.killer().kubeconfig()
+	class := w.Class("c", immediate)
+	h.made("before", class)
+	ready, checks := w.records("NotReady", address), w.records("ChecksStandStill", address)
+	fs.Hold(hungfs.Lookup, hungfs.Getattr, hungfs.Open)
+	defer fs.Resume()
+	fs.AwaitHeld()
+	checks.Mark()
+	w.Eventually("it is not ready", func() bool {
+		return strings.Contains(scraped(address), "\nhostpath_provisioner_ready 0\n")
+	})
+	ready.Fires()
+	checks.Fires()
+	const stands = `pool "fast": no progress of its loop for `
+	if got := page(w, "http://"+address+"/healthz"); !strings.Contains(got, stands) {
+		t.Errorf("healthz: %q", got)
 	}
-	r := &recording{w: w, address: address, rules: rules, rule: rules[i]}
-	if r.kept, err = r.rule.Kept(rig.Root()); !goldenfile.Updating() {
-		w.Must(err)
+	w.Must(h.WaitStatus(w.Soon(), stands))
+	if out, code := h.Call("status"); code != 1 || !strings.Contains(out, "not ready") ||
+		!strings.Contains(out, stands) {
+		t.Errorf("status: exit code %d\n%s", code, out)
 	}
-	r.well = r.await("while it is well", func(now alerts.Samples) bool {
-		counted := now[`hostpath_provisioner_volumes{pool="fast",state="missing"}`] != ""
-		return counted && (goldenfile.Updating() || now.Has(r.kept.Well))
-	})
-	return r
+	h.shows(admin, "nodes", "node "+h.node+": NotAnswering: "+stands)
+	fs.Resume()
+	ready.Resolves()
+	checks.Resolves()
+	h.made("after", class)
 }
 
-// await waits until the daemon serves what it should, and returns that.
-func (r *recording) await(when string, is func(alerts.Samples) bool) (now alerts.Samples) {
-	r.w.Helper()
-	served := false
-	defer func() {
-		if !served {
-			r.w.Logf("want %s\n%v\nis\n%v", r.rule.Name, r.kept, r.rule.Record(r.well, now))
-		}
-	}()
-	r.w.Eventually(r.rule.Name+" reads, "+when+", what is kept", func() bool {
-		now = alerts.Served(r.rules, scraped(r.address), time.Now())
-		served = len(now) > 0 && is(now)
-		return served
-	})
-	return now
-}
-
-// fires compares what is served in the alert's state.
-func (r *recording) fires() {
-	r.w.Helper()
-	now := r.await("in its state", func(now alerts.Samples) bool {
-		state := r.rule.Record(r.well, now).State
-		return goldenfile.Updating() || maps.Equal(state, r.kept.State)
-	})
-	r.compare(r.rule.Record(r.well, now))
-}
-
-// unreached compares what is served while the daemon is well, for an alert whose state no test
-// reaches.
-func (r *recording) unreached() {
-	r.w.Helper()
-	r.compare(alerts.Recording{Well: r.rule.Record(r.well, r.well).Well})
-}
-
-func (r *recording) compare(got alerts.Recording) {
-	r.w.Helper()
-	test, _, _ := strings.Cut(r.w.Name(), "/")
-	r.kept = got
-	goldenfile.Compare(r.w, r.rule.File(rig.Root()), got.Text(r.rule, test+" (test/e2e)"))
-}
-
-// resolves waits until the gauges are as they were, and none of the state is left. Counters stay.
-func (r *recording) resolves() {
-	r.w.Helper()
-	r.await("after its state", func(now alerts.Samples) bool {
-		for _, part := range []alerts.Samples{r.kept.Well, r.kept.State} {
-			for series := range part {
-				if !strings.Contains(series, "_total") && now[series] != r.kept.Well[series] {
-					return false
-				}
+// The API server takes no events for a while, and thousands of claims of several tenants are to be
+// told why they wait: the oldest warnings are dropped, and that is counted.
+func TestEventsAreDropped(t *testing.T) {
+	t.Parallel()
+	w := &environment{fixture.New(t, fixture.OwnPlane(t), "e2e-")}
+	h := w.newHost("a")
+	address := h.metrics()
+	door := w.behindDoor(h)
+	h.run()
+	class := w.Class("c", immediate)
+	h.made("before", class)
+	dropped := w.records("EventsDropped", address)
+	held := make(chan struct{})
+	var once sync.Once
+	open := func() { once.Do(func() { close(held) }) }
+	defer open()
+	door.instead(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/events") {
+			select {
+			case <-held:
+			case <-r.Context().Done():
 			}
 		}
-		return true
+		return false
 	})
+	w.manyRefused(h.node, class)
+	w.Eventually("warnings are dropped", func() bool {
+		const none = "\nhostpath_provisioner_events_dropped_total{type=\"Warning\"} 0\n"
+		return !strings.Contains(scraped(address), none)
+	})
+	dropped.Fires()
+	open()
+	dropped.Resolves()
+}
+
+// manyRefused makes more claims than events may be pending (4096), none of which fits. A namespace
+// has a thousand warnings at once at most.
+func (w *environment) manyRefused(node, class string) {
+	w.Helper()
+	const tenants, each = 5, 850
+	made := make(chan error, tenants*each)
+	for range tenants {
+		namespace, err := w.NewNamespace(w.Ctx, "e2e-tenant-")
+		w.Must(err)
+		claims := w.Client().CoreV1().PersistentVolumeClaims(namespace)
+		go func() {
+			for i := range each {
+				c := cluster.Claim(namespace, fmt.Sprint("c", i), class, "1Ti")
+				annotate(provisionOnNode, node)(c)
+				_, err := claims.Create(w.Ctx, c, metav1.CreateOptions{})
+				made <- err
+			}
+		}()
+	}
+	for range tenants * each {
+		w.Must(<-made)
+	}
 }

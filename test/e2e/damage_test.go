@@ -161,10 +161,10 @@ func (h *host) tellsFull(what, looks, address string) {
 	empty := h.fill(what, 0)
 	hosttest.Mount(w, "-t", "tmpfs", "none", looks) // makes the daemon look
 	w.Must(h.WaitStatus(w.Soon(), "full"))
-	full.fires()
+	full.Fires()
 	empty()
 	hosttest.Unmount(w, looks)
-	full.resolves()
+	full.Resolves()
 }
 
 // asksForTheLast makes a claim when the pool has been filled, and returns what it was told, "" if
@@ -335,7 +335,7 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	w.Must(h.Signal(syscall.SIGHUP)) // or ten minutes
 	gauge("missing", 1)
 	gauge("bound", 1)
-	missing.fires()
+	missing.Fires()
 	told := func(is bool) func() bool {
 		return func() bool { out, _ := h.Call("status"); return strings.Contains(out, "is missing") == is }
 	}
@@ -347,16 +347,16 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	gauge("bound", 2)
 	w.Eventually("the status has that", told(false))
 	codes(0)
-	missing.resolves()
+	missing.Resolves()
 	damaged := w.records("VolumesDamaged", address)
 	text, err := os.ReadFile(h.record(kept.Name))
 	w.Must(err)
 	w.Must(os.WriteFile(h.record(kept.Name), []byte("{"), 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 1)
-	damaged.fires()
+	damaged.Fires()
 	w.Must(os.WriteFile(h.record(kept.Name), text, 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 0)
-	damaged.resolves()
+	damaged.Resolves()
 }

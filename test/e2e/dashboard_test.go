@@ -1,44 +1,16 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
-	"math"
-	"net/http"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
+	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/alerts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/prometheus"
 )
-
-// board is the part of the dashboard that asks.
-type board struct {
-	Panels []struct {
-		Title   string
-		Targets []struct{ Expr string }
-	}
-	Templating struct {
-		List []struct{ Name, Type, Query, AllValue string }
-	}
-}
-
-// unanswered are panels of which these daemons have no series, and why. One that is answered after
-// all is an error.
-var unanswered = map[string]string{
-	"Projects taken":                    "no pool here has quota_ids",
-	"Fullest volumes":                   "no pool here has project quotas",
-	"Volumes with most of their inodes": "no pool here has project quotas",
-}
 
 // occurring are panels of what happens in this test, the last of which are a refused claim and a
 // closed pool: when they have more than 0, everything has been scraped.
@@ -59,12 +31,11 @@ func TestDashboard(t *testing.T) {
 	a.eventful()
 	hosttest.Unmount(t, b.mount)
 
-	text, err := os.ReadFile(filepath.Join(rig.Root(), "packaging", "grafana",
-		"hostpath-provisioner.json"))
+	asked, chosen, err := p.Asked()
 	w.Must(err)
-	var d board
-	w.Must(json.Unmarshal(text, &d))
-	asked := p.asked(d)
+	if chosen["node"] != 2 || chosen["pool"] != 1 {
+		t.Errorf("nodes and pools to choose: %v", chosen)
+	}
 	for _, title := range occurring {
 		w.Eventually(title+" has more than 0", func() bool {
 			return len(asked[title]) == 1 && slices.Max(append(p.query(asked[title][0]), 0)) > 0
@@ -74,12 +45,13 @@ func TestDashboard(t *testing.T) {
 	for title, expressions := range asked {
 		for _, expression := range expressions {
 			queries++
-			if got := p.query(expression); (len(got) == 0) != (unanswered[title] != "") {
+			unanswered := slices.Contains(prometheus.OfQuotas, title) // those are answered in test/vm
+			if got := p.query(expression); (len(got) == 0) != unanswered {
 				t.Errorf("%s is answered with %v: %s", title, got, expression)
 			}
 		}
 	}
-	for title := range unanswered {
+	for _, title := range prometheus.OfQuotas {
 		if asked[title] == nil {
 			t.Errorf("there is no panel %q", title)
 		}
@@ -104,122 +76,69 @@ func (h *host) eventful() {
 	w.refused(w.claim("large", class, "1Ti", annotate(provisionOnNode, h.node)), "NotEnoughSpace")
 }
 
-// prometheus is a real one.
-type prometheus struct {
+// scraper is a real Prometheus.
+type scraper struct {
 	*environment
-	url string
+	*prometheus.Server
 }
 
-// prometheus starts one that scrapes these addresses, with what prometheus-operator makes of the
-// Helm chart's ScrapeConfig: the label of the targets is the job's name. It ends with the test.
-func (w *environment) prometheus(targets ...string) *prometheus {
+// prometheus starts one that scrapes these addresses. It ends with the test.
+func (w *environment) prometheus(targets ...string) *scraper {
 	w.Helper()
 	dir := hosttestDir(w.T, "prometheus")
-	address, err := rig.FreeAddress()
+	server, err := prometheus.Start(dir, 200*time.Millisecond, targets...)
 	w.Must(err)
-	list, err := json.Marshal(targets)
-	w.Must(err)
-	config := filepath.Join(dir, "prometheus.yml")
-	w.Must(os.WriteFile(config, fmt.Appendf(nil, `
-global: {scrape_interval: 200ms}
-scrape_configs:
-  - job_name: scrapeConfig/storage/hostpath-provisioner
-    static_configs: [{targets: %s, labels: {job: hostpath-provisioner}}]
-`, list), 0o600))
-	log, err := os.Create(filepath.Join(dir, "log"))
-	w.Must(err)
-	cmd := exec.Command(filepath.Join(rig.Root(), ".build/prometheus"), "--config.file="+config,
-		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address,
-		"--log.level=warn")
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1") // beside tests that wait for their daemons
-	cmd.Stdout, cmd.Stderr = log, log
-	child, err := process.Start(cmd)
-	if err != nil {
-		w.Fatalf("no prometheus: %v; run: make .build/prometheus", err)
-	}
 	w.Cleanup(func() {
-		_ = child.Kill()
-		if said, _ := os.ReadFile(log.Name()); w.Failed() {
-			w.Logf("prometheus:\n%s", said)
+		server.Stop()
+		if w.Failed() {
+			w.Logf("prometheus:\n%s", server.Log())
 		}
-		log.Close()
 	})
-	p := &prometheus{w, "http://" + address}
 	w.Eventually("prometheus is ready", func() bool {
-		if !child.Running() {
-			w.Fatal("prometheus has ended")
-		}
-		response, err := http.Get(p.url + "/-/ready")
-		if err == nil {
-			response.Body.Close()
-		}
-		return err == nil && response.StatusCode == http.StatusOK
+		ready, err := server.Ready()
+		w.Must(err)
+		return ready
 	})
-	return p
+	return &scraper{w, server}
 }
 
-// get reads what the API has at a path, and fails for an error of it.
-func (p *prometheus) get(path string, parameters url.Values, into any) {
+// query returns the numbers of an instant query.
+func (p *scraper) query(expression string) []float64 {
 	p.Helper()
-	response, err := http.Get(p.url + path + "?" + parameters.Encode())
+	numbers, err := p.Query(expression)
 	p.Must(err)
-	defer response.Body.Close()
-	var whole struct {
-		Status, Error string
-		Data          json.RawMessage
-	}
-	p.Must(json.NewDecoder(response.Body).Decode(&whole))
-	if whole.Status != "success" {
-		p.Fatalf("%s: %s", parameters, whole.Error)
-	}
-	p.Must(json.Unmarshal(whole.Data, into))
-}
-
-// query returns the numbers of an instant query; NaN is none.
-func (p *prometheus) query(expression string) (numbers []float64) {
-	p.Helper()
-	var got struct{ Result []struct{ Value [2]any } }
-	p.get("/api/v1/query", url.Values{"query": {expression}}, &got)
-	for _, series := range got.Result {
-		number, err := strconv.ParseFloat(series.Value[1].(string), 64)
-		if p.Must(err); !math.IsNaN(number) {
-			numbers = append(numbers, number)
-		}
-	}
 	return numbers
 }
 
-// values is the only form of a variable's query that the dashboard has.
-var values = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
-
-// asked are the dashboard's queries by their panels, as Grafana sends them where all values of each
-// variable are chosen.
-func (p *prometheus) asked(d board) map[string][]string {
+// up is what Prometheus has of its own about the one target, as a page of metrics.
+func (p *scraper) up() (page string) {
 	p.Helper()
-	all := []string{"$__rate_interval", "10m"}
-	found := map[string]int{}
-	for _, v := range d.Templating.List {
-		if v.Type != "query" {
-			continue
-		}
-		m := values.FindStringSubmatch(v.Query)
-		if m == nil {
-			p.Fatalf("variable %s asks %q", v.Name, v.Query)
-		}
-		var got []string
-		p.get("/api/v1/label/"+m[2]+"/values",
-			url.Values{"match[]": {strings.NewReplacer(all...).Replace(m[1])}}, &got)
-		found[v.Name] = len(got)
-		all = append(all, "$"+v.Name, v.AllValue)
+	for _, number := range p.query(`up{job="hostpath-provisioner"}`) {
+		page += fmt.Sprintf("up %g\n", number)
 	}
-	if found["node"] != 2 || found["pool"] != 1 {
-		p.Errorf("nodes and pools to choose: %v", found)
-	}
-	asked, chosen := map[string][]string{}, strings.NewReplacer(all...)
-	for _, panel := range d.Panels {
-		for _, target := range panel.Targets {
-			asked[panel.Title] = append(asked[panel.Title], chosen.Replace(target.Expr))
-		}
-	}
-	return asked
+	return page
+}
+
+// A daemon that has ended, and one that is no target any more, as a real Prometheus that scraped it
+// has them.
+func TestDaemonIsDownOrAbsent(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	address := h.metrics()
+	h.run()
+	p := w.prometheus(address)
+	any := func(alerts.Samples) bool { return true }
+	down := w.recordsOf("Down", p.up, any)
+	h.Kill()
+	w.Eventually("the target is down", func() bool { return p.up() == "up 0\n" })
+	down.Fires()
+	w.Must(h.Run(w.Soon()))
+	w.Eventually("the target is up", func() bool { return p.up() == "up 1\n" })
+	down.Resolves()
+	absent := w.recordsOf("Absent", p.up, any)
+	w.Must(p.Retarget())
+	w.Eventually("there is no target", func() bool { return p.up() == "" })
+	absent.Fires()
+	w.Must(p.Retarget(address))
+	absent.Resolves()
 }

@@ -56,10 +56,10 @@ func TestDelete(t *testing.T) {
 	w.Eventually("it cannot be purged", func() bool {
 		return strings.Contains(h.Log(), "reason=PurgeIncomplete")
 	})
-	trash.fires()
+	trash.Fires()
 	hosttest.Unmount(t, filepath.Join(h.ours("trash"), two.Name+"~", "inside"))
 	h.wantTree()
-	trash.resolves()
+	trash.Resolves()
 }
 
 // The object is deleted first, while the claim still uses it: nothing happens until the claim goes.
@@ -175,13 +175,13 @@ func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	w.DeleteClaim("data")
 	w.refusedVolume(pv, "NotRecorded")
-	trouble.fires()
+	trouble.Fires()
 	h.wantTree(pv.Name)
 	// An administrator removes it: the object goes by itself.
 	w.Must(os.RemoveAll(filepath.Join(h.mount, pv.Name)))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	h.wantTree()
-	trouble.resolves()
+	trouble.Resolves()
 }
 
 // The object goes at once, however long the purge takes: when the daemon deletes it, the trash

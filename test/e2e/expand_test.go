@@ -157,7 +157,7 @@ func TestExpandReserves(t *testing.T) {
 	w.Must(w.Request("second", "50Mi"))
 	claim := w.claimUntil("second", w.Infeasible())
 	said := w.refused(claim, "NotEnoughSpace")
-	fails.fires()
+	fails.Fires()
 	if !strings.Contains(said, "50.0 MiB is promised to volumes (40.0 MiB to ") ||
 		!strings.Contains(said, "), of which 10.0 MiB to this one") {
 		t.Errorf("event %q", said)

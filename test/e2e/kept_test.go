@@ -113,7 +113,7 @@ func TestDecidedOtherwise(t *testing.T) {
 	w.Eventually("the two that were forced off are told", func() bool {
 		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
 	})
-	orphaned.fires()
+	orphaned.Fires()
 	out, _ := h.Call("volumes")
 	for name, state := range map[string]string{"forced": "orphaned", "again": "orphaned", "retained": "retained", "archived": "retained", "released": "retained", "cleared": "available"} {
 		if !strings.Contains(line(out, pvs[name].Name), state) {
@@ -137,7 +137,7 @@ func TestDecidedOtherwise(t *testing.T) {
 		_, err := os.Stat(h.record(pvs["forced"].Name))
 		return os.IsNotExist(err)
 	})
-	orphaned.resolves()
+	orphaned.Resolves()
 }
 
 // useAgain makes the object anew, and a claim for it.

@@ -160,7 +160,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 			strings.Contains(now, `pool_finding{pool="fast",reason="Promised",severity="full"} 1`) &&
 			strings.Contains(now, `pool_used_bytes{pool="fast"} `)
 	})
-	promised.fires()
+	promised.Fires()
 	small := w.claim("small", class, "10Mi")
 	w.refused(small, "NotEnoughSpace")
 	w.DeleteClaim("rest")
@@ -168,7 +168,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 	w.Eventually("the pool is open", func() bool {
 		return strings.Contains(metrics(), `pool_open{pool="fast"} 1`)
 	})
-	promised.resolves()
+	promised.Resolves()
 	if out, code := h.Call("check"); code != 0 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}

@@ -171,7 +171,7 @@ func TestSnapshotOfGivenVolume(t *testing.T) {
 		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
 		return strings.Contains(message, "the volume is another claim's than when the snapshot was asked for")
 	})
-	fails.fires()
+	fails.Fires()
 	h.wantTree(pool.Of(pv.Name)...)
 	s.remove("snap", content)
 }

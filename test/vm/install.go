@@ -227,7 +227,7 @@ func (p *play) install() error {
 // policy runs a command that has the policy's compiler work, which takes a minute here, and more
 // beside others.
 func (p *play) policy(command string) (string, error) {
-	ctx, cancel := context.WithTimeout(p.ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(p.ctx, 15*time.Minute)
 	defer cancel()
 	return p.machine.do(ctx, command)
 }

@@ -343,7 +343,8 @@ func (m *machine) monitor() (*monitor, error) {
 	return q, nil
 }
 
-// call sends a command and returns its result; events that come in between are dropped.
+// call sends a command and returns its result; events that come in between are dropped. A text is a
+// complaint, of human-monitor-command.
 func (q *monitor) call(command string, arguments any) (map[string]any, error) {
 	request := map[string]any{"execute": command}
 	if arguments != nil {
@@ -362,17 +363,21 @@ func (q *monitor) call(command string, arguments any) (map[string]any, error) {
 			return nil, fmt.Errorf("%s: %w", command, err)
 		}
 		var reply struct {
-			Return map[string]any   `json:"return"`
+			Return any              `json:"return"`
 			Error  *json.RawMessage `json:"error"`
 		}
-		if json.Unmarshal(line, &reply) != nil {
-			continue // a list
+		if err := json.Unmarshal(line, &reply); err != nil {
+			return nil, fmt.Errorf("%s: %w", command, err)
 		}
 		if reply.Error != nil {
 			return nil, fmt.Errorf("%s: %s", command, *reply.Error)
 		}
 		if reply.Return != nil {
-			return reply.Return, nil
+			if said, _ := reply.Return.(string); said != "" {
+				err = fmt.Errorf("%s: %s", command, said)
+			}
+			fields, _ := reply.Return.(map[string]any)
+			return fields, err
 		}
 	}
 }

@@ -21,6 +21,7 @@
 //	devices   a suspended device, and one on which every request fails
 //	quota     project quotas on ext4 and xfs: how they are turned on, whom they stop, kills in the
 //	          middle, one before each system call (test/crash -limits); inline volumes
+//	alerts    what is served in the states of alerts that take quotas or a clock of the machine's own
 //	kubelet   pods of a real kubelet and containerd, on volumes with source csi and inline ones: whom the quotas
 //	          stop, and what kubelet reports
 //	cost      what such a limit adds to a creation, and how much slower than this host the machine is
@@ -110,6 +111,7 @@ var chapters = []chapter{
 	{"shared", (*play).shared},
 	{"devices", (*play).devices},
 	{"quota", (*play).quota},
+	{"alerts", (*play).alerts},
 	{"kubelet", (*play).kubelet},
 	{"cost", (*play).cost},
 	{"boot", (*play).bootWithoutAPool},
@@ -119,6 +121,9 @@ var chapters = []chapter{
 
 func perform(ctx context.Context, o options) int {
 	p, err := newPlay(ctx, o)
+	if o.update && err == nil {
+		err = flag.Set("update", "true") // goldenfile's
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vm:", err)
 		return 1
@@ -153,6 +158,7 @@ type options struct {
 	seed   uint64
 	cache  string // where images are kept between runs
 	shell  bool   // leave the machine running at the end
+	update bool   // write what is recorded of the daemon's metrics
 }
 
 const usage = `Usage: vm [flags]
@@ -174,6 +180,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	flags.Uint64Var(&o.seed, "seed", 0, "of the random choices; 0: another one each time")
 	flags.StringVar(&o.cache, "cache", defaultCache(), "directory for images, which are kept")
 	flags.BoolVar(&o.shell, "wait", false, "after each chapter, run lines from standard input in its machine")
+	flags.BoolVar(&o.update, "update", false, "write what the chapter alerts records anew")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
