@@ -14,7 +14,7 @@ import (
 // nodes may have been faster the claim is read first: that costs the API server less than a write
 // that fails. One claim is taken at a time, so that what was learned of the lag counts for the next
 // one.
-func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
+func (c *claims) take(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
 	if f.LeftAlone() {
 		return c.takeOver(ctx, f)
 	}
@@ -55,7 +55,7 @@ func (c *Controller) take(ctx context.Context, f plan.ClaimFacts) (time.Duration
 }
 
 // takeOver takes a claim from a node that does nothing for it.
-func (c *Controller) takeOver(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
+func (c *claims) takeOver(ctx context.Context, f plan.ClaimFacts) (time.Duration, error) {
 	after, err := c.assign(ctx, f.Claim, c.Node, "took the claim over from node "+plan.Chosen(f.Claim))
 	if after == 0 && err == nil {
 		c.reportClaim(f.Claim, plan.TakenOver(f), f.Pool.Name)
@@ -65,7 +65,7 @@ func (c *Controller) takeOver(ctx context.Context, f plan.ClaimFacts) (time.Dura
 
 // release gives a claim back. That this node cannot provision it is said first, or the next node's
 // words could come before; that another node does not exist is said by the one that gave it back.
-func (c *Controller) release(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
+func (c *claims) release(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
 	own := plan.Chosen(f.Claim) == c.Node
 	if own {
 		c.reportClaim(f.Claim, v, f.Pool.Name)
@@ -78,7 +78,7 @@ func (c *Controller) release(ctx context.Context, f plan.ClaimFacts, v plan.Verd
 }
 
 // assign writes a node's name on a claim. It returns 0 if that was done.
-func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node, words string) (time.Duration, error) {
+func (c *claims) assign(ctx context.Context, claim *corev1.PersistentVolumeClaim, node, words string) (time.Duration, error) {
 	won, err := c.API.SetSelectedNode(ctx, claim, node)
 	if err != nil {
 		return 0, err
@@ -91,7 +91,7 @@ func (c *Controller) assign(ctx context.Context, claim *corev1.PersistentVolumeC
 }
 
 // inquire asks the API server about a claim of another node.
-func (c *Controller) inquire(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*plan.Inquiry, error) {
+func (c *claims) inquire(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*plan.Inquiry, error) {
 	volume, err := c.API.GetVolume(ctx, plan.VolumeName(claim))
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (c *Controller) inquire(ctx context.Context, claim *corev1.PersistentVolume
 }
 
 // remind reports what other daemons may have reported in the same words: their event is this one.
-func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) error {
+func (c *claims) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) error {
 	said, _, err := c.API.EventLastWritten(ctx, report.Claim(f.Claim), corev1.EventTypeWarning, v.Reason, v.Message)
 	if err != nil || time.Since(said) < plan.RemindEvery {
 		return err
@@ -119,7 +119,7 @@ func (c *Controller) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdi
 
 // abandon ends the work on a claim for which another node is chosen now. What was begun for it here
 // is undone.
-func (c *Controller) abandon(uid string) {
+func (c *claims) abandon(uid string) {
 	c.copies.cancel(uid)
 	if pool := c.inFlight.abandon(uid); pool != "" {
 		signal(c.workers[pool].recheck)

@@ -11,8 +11,8 @@ import (
 // Capacity is what one more volume of a class can get on this node, in bytes, of several pools in
 // the one that has most: 0 where all are closed, or the node has no pool for it, for the reason
 // closed. known is false before that was checked and counted.
-func (c *Controller) Capacity(class *storagev1.StorageClass) (bytes uint64, closed string, known bool) {
-	pools, refusal := c.Candidates(class, c.pools)
+func (c *pools) Capacity(class *storagev1.StorageClass) (bytes uint64, closed string, known bool) {
+	pools, refusal := c.Candidates(class, c.configured)
 	if refusal != nil {
 		return 0, refusal.Reason, true
 	}
@@ -31,7 +31,7 @@ func (c *Controller) Capacity(class *storagev1.StorageClass) (bytes uint64, clos
 }
 
 // capacityOf is Capacity of one pool.
-func (c *Controller) capacityOf(pool plan.Pool) (bytes uint64, closed string, known bool) {
+func (c *pools) capacityOf(pool plan.Pool) (bytes uint64, closed string, known bool) {
 	w := c.workers[pool.Name]
 	state := c.Gate.State(pool.Name)
 	switch {
@@ -49,7 +49,7 @@ func (c *Controller) capacityOf(pool plan.Pool) (bytes uint64, closed string, kn
 
 // promisedBy is what the volume objects of a shared pool say that was promised: the records are
 // counted by the node that works in it.
-func (c *Controller) promisedBy(w *poolWorker) (sum uint64) {
+func (c *pools) promisedBy(w *poolWorker) (sum uint64) {
 	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == w.Name && v.Labels[plan.ScopeLabel] == plan.ScopeShared {
 			n, _ := plan.Bytes(plan.SizeOf(v))

@@ -18,7 +18,7 @@ import (
 )
 
 // claim looks at one claim: gather, decide, act, publish, say.
-func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (after time.Duration, err error) {
+func (c *claims) claim(ctx context.Context, w *poolWorker, i item) (after time.Duration, err error) {
 	defer func() { c.noteClaim(i, err) }()
 	claim, wanted := c.Listers.Claims.Get(i.namespace + "/" + i.name)
 	if !wanted || string(claim.UID) != i.uid || plan.Unasked(claim) {
@@ -52,7 +52,7 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (after ti
 		if wait := c.inFlight.awaited(i.uid); wait > 0 {
 			return wait, nil // it was published, and the watch of volumes has not brought it yet
 		}
-		if may, err := c.mayProvision(ctx, claim); err != nil || !may {
+		if may, err := c.cluster.mayProvision(ctx, claim); err != nil || !may {
 			return 0, err
 		}
 		if may, after, err := c.mayMake(ctx, facts); err != nil || !may {
@@ -69,7 +69,7 @@ func (c *Controller) claim(ctx context.Context, w *poolWorker, i item) (after ti
 
 // lookAgainAfter returns when to look again at the claim or volume with this UID, about which a
 // verdict was reported: sooner than the verdict asks for if its message is held.
-func (c *Controller) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
+func (c *frame) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 	if held := c.said.Held(uid); held > 0 && v.Reason != "" && (v.After == 0 || held < v.After) {
 		return held
 	}
@@ -78,7 +78,7 @@ func (c *Controller) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 
 // decide gathers what a decision depends on, and asks for it: once more where the first verdict
 // depends on what has to be asked of the API server.
-func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
+func (c *claims) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
 	facts, h, err := c.gather(ctx, claim)
 	if err != nil {
 		return facts, h, plan.Verdict{}, err
@@ -97,7 +97,7 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 	}
 	if name := plan.ClassName(claim); verdict.Reason == plan.ReasonClassNotFound && plan.NodeNamePossible(name) {
 		var err error
-		if facts.ClassOf, err = c.classOf(ctx, name); err != nil {
+		if facts.ClassOf, err = c.cluster.classOf(ctx, name); err != nil {
 			return facts, h, verdict, err
 		}
 		if c.Serves(facts.ClassOf) {
@@ -111,7 +111,7 @@ func (c *Controller) decide(ctx context.Context, claim *corev1.PersistentVolumeC
 
 // recount counts the nodes before a claim is refused, given back, or kept waiting here: another
 // node may have joined or gone meanwhile.
-func (c *Controller) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Verdict) plan.Verdict {
+func (c *claims) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Verdict) plan.Verdict {
 	if v.Reason == "" {
 		return v
 	}
@@ -119,7 +119,7 @@ func (c *Controller) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Ver
 	if f.Nodes < 2 {
 		age = 2 * time.Second
 	}
-	nodes := c.nodeCount(ctx, age)
+	nodes := c.cluster.nodeCount(ctx, age)
 	if nodes == f.Nodes {
 		return v
 	}
@@ -130,16 +130,16 @@ func (c *Controller) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Ver
 // nodesFor is how many nodes the cluster has, as far as that matters for a claim: for one that was
 // given to this node only before it is refused. So a node that provisions what the scheduler gives
 // it does not count them.
-func (c *Controller) nodesFor(ctx context.Context, claim *corev1.PersistentVolumeClaim) int {
-	if known := c.nodes.last(); (known > 1 || plan.OnlySelected(claim)) && plan.Chosen(claim) == c.Node {
+func (c *claims) nodesFor(ctx context.Context, claim *corev1.PersistentVolumeClaim) int {
+	if known := c.cluster.nodes.last(); (known > 1 || plan.OnlySelected(claim)) && plan.Chosen(claim) == c.Node {
 		return known
 	}
-	return c.nodeCount(ctx, time.Minute)
+	return c.cluster.nodeCount(ctx, time.Minute)
 }
 
 // claimFacts returns the handle that the facts of the claim's pool are of, too: it is provisioned
 // there or nowhere.
-func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVolumeClaim) (f plan.ClaimFacts, h disk.Handle) {
+func (c *claims) claimFacts(ctx context.Context, claim *corev1.PersistentVolumeClaim) (f plan.ClaimFacts, h disk.Handle) {
 	f = plan.ClaimFacts{
 		RequestFacts: plan.RequestFacts{Self: c.Self}, Claim: claim,
 		Age: c.inFlight.chosen(string(claim.UID), plan.Chosen(claim)),
@@ -153,7 +153,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 		return f, h
 	}
 	f.Class = class
-	pools, refusal := c.Candidates(plan.ClassFor(claim, class), c.pools)
+	pools, refusal := c.Candidates(plan.ClassFor(claim, class), c.configured)
 	if f.Refusal = refusal; refusal == nil {
 		h = c.place(ctx, &f, pools)
 	}
@@ -162,7 +162,7 @@ func (c *Controller) claimFacts(ctx context.Context, claim *corev1.PersistentVol
 
 // dropClaim ends the work on a claim that is bound, deleted or given to another node. A directory
 // that was made for it and never published is looked at with the pool's records.
-func (c *Controller) dropClaim(i item) {
+func (c *claims) dropClaim(i item) {
 	c.said.Forget(i.uid)
 	c.pods.end(i.uid)
 	c.expander.Forget(i.uid)
@@ -173,7 +173,7 @@ func (c *Controller) dropClaim(i item) {
 }
 
 // provision makes a claim's volume and its object.
-func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
+func (c *claims) provision(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
 	if len(f.Disks) > 1 {
 		c.placing.Lock()
 		chosen, drop, err := c.reserve(ctx, &f)
@@ -204,7 +204,7 @@ func (c *Controller) provision(ctx context.Context, h disk.Handle, f plan.ClaimF
 
 // make makes a claim's directory, and returns the object for it; nil where there is no directory,
 // or not yet.
-func (c *Controller) make(
+func (c *claims) make(
 	ctx context.Context, h disk.Handle, f plan.ClaimFacts,
 ) (pv *corev1.PersistentVolume, after time.Duration, err error) {
 	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
@@ -235,7 +235,7 @@ func (c *Controller) make(
 }
 
 // create makes a claim's directory, or puts it back.
-func (c *Controller) create(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, made volume.Spec) error {
+func (c *claims) create(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, made volume.Spec) error {
 	err := h.Create(made)
 	if !errors.Is(err, volume.ErrRemoved) {
 		return err
@@ -249,7 +249,7 @@ func (c *Controller) create(ctx context.Context, w *poolWorker, h disk.Handle, f
 
 // notMade: a claim's directory was not made. A copy that was whole is not there any more then, or
 // it is one of another source.
-func (c *Controller) notMade(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
+func (c *claims) notMade(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
 	if plan.IsCopy(f.Claim) {
 		c.copies.cancel(string(f.Claim.UID))
 		return c.copyFailed(ctx, w, f, plan.VolumeName(f.Claim), err)
@@ -263,7 +263,7 @@ func (c *Controller) notMade(ctx context.Context, w *poolWorker, f plan.ClaimFac
 // createRecorded finishes a volume that was made while the pool had another pattern of directories,
 // and not published: its record says where it is. It returns the object for that directory, or the
 // conflict if the record is of another kind.
-func (c *Controller) createRecorded(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, conflict error) (*corev1.PersistentVolume, error) {
+func (c *claims) createRecorded(ctx context.Context, w *poolWorker, h disk.Handle, f plan.ClaimFacts, conflict error) (*corev1.PersistentVolume, error) {
 	rec, err := h.Lookup(plan.VolumeName(f.Claim))
 	if err != nil || rec == nil || rec.ClaimUID != string(f.Claim.UID) || rec.Replaced != "" {
 		return nil, conflict
@@ -276,7 +276,7 @@ func (c *Controller) createRecorded(ctx context.Context, w *poolWorker, h disk.H
 // that went out of what the watch holds since the work on it began. The object of a claim that a
 // restored server has forgotten would be released at once, and then removed, together with what was
 // in the directory before. What became of the claim the watch says when it is there again.
-func (c *Controller) unchanged(ctx context.Context, f plan.ClaimFacts) (bool, error) {
+func (c *claims) unchanged(ctx context.Context, f plan.ClaimFacts) (bool, error) {
 	claim := f.Claim
 	if now, kept := c.Listers.Claims.Get(claim.Namespace + "/" + claim.Name); kept && c.Listers.Claims.Watched() {
 		return plan.Chosen(now) == plan.Chosen(claim), nil // else it was taken over
@@ -292,7 +292,7 @@ func (c *Controller) unchanged(ctx context.Context, f plan.ClaimFacts) (bool, er
 // kube-controller-manager has asked no provisioner for: another provisioner may have one of that
 // name by now. What a class says cannot be changed, only its object replaced. Where it is only
 // remembered, because the watch broke, the API server is asked.
-func (c *Controller) ofClass(ctx context.Context, f plan.ClaimFacts) (bool, error) {
+func (c *claims) ofClass(ctx context.Context, f plan.ClaimFacts) (bool, error) {
 	if !plan.OnlySelected(f.Claim) {
 		return true, nil
 	}
@@ -330,14 +330,14 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 
 // spaceTaken: another claim was promised the space since the facts of this one were gathered. It is
 // decided again with what is left.
-func (c *Controller) spaceTaken(ctx context.Context, f plan.ClaimFacts, left capacity.Room) (time.Duration, error) {
+func (c *claims) spaceTaken(ctx context.Context, f plan.ClaimFacts, left capacity.Room) (time.Duration, error) {
 	c.inFlight.abandon(string(f.Claim.UID)) // nothing was made
 	f.Room = left
 	return c.refuse(ctx, f, c.recount(ctx, &f, plan.ForClaim(f)))
 }
 
 // createFailed: a pool that moved is looked at before anything is said; its gate then says why.
-func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
+func (c *claims) createFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
 	if errors.Is(err, leadership.ErrNotLeading) {
 		c.Log.Info("leaves a claim whose volume was removed meanwhile", "claim", f.Claim.Namespace+"/"+f.Claim.Name, "pool", w.Name)
 		return lag, nil // the watch brings what became of it
@@ -362,7 +362,7 @@ func (c *Controller) createFailed(ctx context.Context, w *poolWorker, f plan.Cla
 
 // reportClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is
 // left out, which is false, if there was too much to say of the namespace.
-func (c *Controller) reportClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) bool {
+func (c *frame) reportClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) bool {
 	if v.Reason == "" || !c.said.New(string(claim.UID), v.Reason+" "+v.Message) {
 		return true
 	}
@@ -388,7 +388,7 @@ func (c *Controller) reportClaim(claim *corev1.PersistentVolumeClaim, v plan.Ver
 
 // mayWarn reports whether a warning about an object of a namespace may be written now, and logs
 // that some are not.
-func (c *Controller) mayWarn(namespace string) bool {
+func (c *frame) mayWarn(namespace string) bool {
 	allowed, logIt := c.limiter.Allow(namespace, time.Now())
 	if logIt {
 		c.Log.Warn("there is too much to say about claims of one namespace: some of it is said later", "namespace", namespace)

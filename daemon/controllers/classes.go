@@ -33,7 +33,7 @@ type classOwner struct {
 var errClassRequested = errors.New("a request for the class is in flight")
 
 // classOf is the provisioner of a class, "" if it does not exist or too many were asked for.
-func (c *Controller) classOf(ctx context.Context, name string) (string, error) {
+func (c *cluster) classOf(ctx context.Context, name string) (string, error) {
 	owner, ask := c.classes.take(name, time.Now())
 	switch {
 	case !ask && !owner.learned:

@@ -83,29 +83,86 @@ type Options struct {
 	Measure bool
 }
 
-// Controller runs the loops. Feed it through ClaimChanged, VolumeChanged and ClassChanged.
+// Controller runs the loops. It is the frame and the five reconcilers that stand on it, whose
+// exported methods are its own: feed it through ClaimChanged, VolumeChanged and the like.
 type Controller struct {
+	*frame
+	*claims
+	*volumes
+	*copies
+	*pools
+	*cluster
+}
+
+// frame is what the reconcilers share: where they are, what they read and write, the pools with
+// their queues, and what is told. Each of its parts has a lock of its own, or is not changed after
+// New.
+type frame struct {
 	Options
-	workers  map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
-	inFlight inFlight
-	copies   copies
-	contents queue // nil without Options.Contents
-	sources  sources
-	begun    begun.Set
-	said     report.Dedup
-	refusals *report.Refusals
-	limiter  report.Limiter
-	nodes    nodeCount
-	classes  classOwners
-	driver   driver
-	kept     *keptVolumes
+	workers    map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
+	configured []plan.Pool
+	begun      begun.Set
+	said       report.Dedup
+	refusals   *report.Refusals
+	limiter    report.Limiter
+	identity   *ownership.Cluster // whose volumes the pools have
+}
+
+// claims gets claims their volumes: it takes and gives back claims, chooses pools, makes
+// directories and objects, and makes volumes larger.
+type claims struct {
+	*frame
+	copies  *copies
+	cluster *cluster
+
+	inFlight
 	stagger  stagger
 	pods     together
 	podNews  chan struct{} // a pod that names this node, or a claim without one, came or changed
 	placing  sync.Mutex    // held while pools are chosen, and promise volumes their size
 	expander *expansion.Expander
-	pools    []plan.Pool // that are configured here
-	cluster  *ownership.Cluster
+}
+
+// volumes removes and keeps what was made: it looks at volume objects, at the trash, and at the
+// records of each pool. It also has the inline volumes, which have no object.
+type volumes struct {
+	*frame
+	claims  *claims
+	copies  *copies
+	pools   *pools
+	cluster *cluster
+}
+
+// copies makes clones, snapshots and restores, and has snapshots go.
+type copies struct {
+	*frame
+	claims  *claims
+	pools   *pools
+	cluster *cluster
+
+	running
+	contents queue // nil without Options.Contents
+	sources  sources
+}
+
+// pools looks at the pools and what they have: whether they take work, whose they are, which daemon
+// works in a shared one, what their volumes take.
+type pools struct {
+	*frame
+	copies  *copies
+	cluster *cluster
+}
+
+// cluster is what is known of the cluster, and what one daemon does for all: it counts nodes, reads
+// classes and volumes that no watch brings, and tells claims that they fit on no node.
+type cluster struct {
+	*frame
+	pools *pools
+
+	nodes    nodeCount
+	classes  classOwners
+	driver   driver
+	kept     *keptVolumes
 	unplaced chan struct{} // a claim that has no node came or changed
 }
 
@@ -145,32 +202,38 @@ type queue = workqueue.TypedRateLimitingInterface[item]
 
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
-	c := &Controller{Options: o, workers: map[string]*poolWorker{}, nodes: nodeCount{number: 2},
-		kept: newKeptVolumes(), unplaced: make(chan struct{}, 1), podNews: make(chan struct{}, 1)}
+	f := &frame{Options: o, workers: map[string]*poolWorker{}}
+	f.refusals, f.identity = f.newRefusals(), f.newIdentity()
+	c := &Controller{f, &claims{frame: f, podNews: make(chan struct{}, 1)}, &volumes{frame: f},
+		&copies{frame: f}, &pools{frame: f}, &cluster{frame: f, nodes: nodeCount{number: 2},
+			kept: newKeptVolumes(), unplaced: make(chan struct{}, 1)}}
+	c.claims.copies, c.claims.cluster = c.copies, c.cluster
+	c.volumes.claims, c.volumes.copies = c.claims, c.copies
+	c.volumes.pools, c.volumes.cluster = c.pools, c.cluster
+	c.copies.claims, c.copies.pools, c.copies.cluster = c.claims, c.pools, c.cluster
+	c.pools.copies, c.pools.cluster = c.copies, c.cluster
+	c.cluster.pools = c.pools
 	if o.Contents != nil {
 		c.contents = newQueue()
 	}
 	c.pods.finder = podclaims.NewFinder(o.API)
-	c.refusals = c.newRefusals()
-	c.cluster = c.newCluster()
 	c.expander = c.newExpander()
 	for _, p := range o.Pools {
-		c.pools = append(c.pools, p.Pool)
+		f.configured = append(f.configured, p.Pool)
 	}
 	for _, p := range append([]PoolParts{{}}, o.Pools...) {
-		kick := make(chan struct{}, 1)
 		if p.Figures == nil {
 			p.Figures = new(usage.Figures)
 		}
-		c.workers[p.Name] = &poolWorker{
+		w := &poolWorker{
 			PoolParts: p, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
-			kick: kick, recheck: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
+			kick: make(chan struct{}, 1), recheck: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
 		}
-		c.workers[p.Name].disk = openDisk(o, c.workers[p.Name])
-		c.workers[p.Name].owner = c.newOwner(c.workers[p.Name])
-		c.workers[p.Name].everyNode = c.newDirectory(c.workers[p.Name])
+		w.disk = openDisk(o, w)
+		f.workers[p.Name] = w
+		w.owner, w.everyNode = c.newOwner(w), c.newDirectory(w)
 		if p.Scope == plan.ScopeShared {
-			c.workers[p.Name].elector = c.newElector(c.workers[p.Name])
+			w.elector = c.newElector(w)
 		}
 	}
 	return c
@@ -201,13 +264,13 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 			continue
 		}
 		first.Add(1)
-		all.Go(func() { c.watchPool(ctx, w, first.Done) })
+		all.Go(func() { c.pools.watchPool(ctx, w, first.Done) })
 		if w.OfOneNode() {
-			all.Go(func() { c.keepInline(ctx, w) })
+			all.Go(func() { c.volumes.keepInline(ctx, w) })
 		}
 	}
 	go func() { first.Wait(); close(checked) }()
-	all.Go(func() { c.fanOut(ctx) })
+	all.Go(func() { c.pools.fanOut(ctx) })
 	select {
 	case <-started:
 		for _, w := range c.workers {
@@ -215,24 +278,26 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		}
 		if c.Contents != nil {
 			for range contentWorkers {
-				all.Go(func() { work(ctx, c.contents, func(i item) (time.Duration, error) { return c.content(ctx, i) }) })
+				all.Go(func() {
+					work(ctx, c.copies.contents, func(i item) (time.Duration, error) { return c.copies.content(ctx, i) })
+				})
 			}
 		}
-		all.Go(func() { c.pods.finder.Run(ctx) })
+		all.Go(func() { c.claims.pods.finder.Run(ctx) })
 		if c.Measure {
-			all.Go(func() { c.measureDirectories(ctx) })
+			all.Go(func() { c.pools.measureDirectories(ctx) })
 		}
 		if c.Listers.Pods != nil {
-			all.Go(func() { c.placePods(ctx) })
+			all.Go(func() { c.claims.placePods(ctx) })
 		}
 		if c.Published != nil {
-			all.Go(func() { c.explain(ctx) })
+			all.Go(func() { c.cluster.explain(ctx) })
 		}
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
-	if c.contents != nil {
-		c.contents.ShutDown()
+	if c.copies.contents != nil {
+		c.copies.contents.ShutDown()
 	}
 	for _, w := range c.workers {
 		w.claims.ShutDown()
@@ -240,8 +305,8 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		w.purges.ShutDown()
 	}
 	waitFor(&all, grace)
-	c.pods.endAll()
-	c.finishLetGo(ctx)
+	c.claims.pods.endAll()
+	c.volumes.finishLetGo(ctx)
 	for _, w := range c.workers {
 		w.elector.Resign()
 	}
@@ -254,21 +319,23 @@ const removers = 16
 func (c *Controller) startWorkers(ctx context.Context, w *poolWorker, all *sync.WaitGroup) {
 	for range c.Workers {
 		all.Go(func() {
-			work(ctx, w.claims, w.claimed.tracked(func(i item) (time.Duration, error) { return c.claim(ctx, w, i) }))
+			work(ctx, w.claims, w.claimed.tracked(func(i item) (time.Duration, error) { return c.claims.claim(ctx, w, i) }))
 		})
 	}
 	for range removers {
 		all.Go(func() {
-			work(ctx, w.volumes, w.looked.tracked(func(i item) (time.Duration, error) { return c.volume(ctx, w, i.name) }))
+			work(ctx, w.volumes, w.looked.tracked(func(i item) (time.Duration, error) { return c.volumes.volume(ctx, w, i.name) }))
 		})
 	}
 	if w.Name == "" {
 		return
 	}
-	all.Go(func() { work(ctx, w.purges, func(i item) (time.Duration, error) { return c.purge(ctx, w, i.name) }) })
-	all.Go(func() { c.keepRecords(ctx, w) })
+	all.Go(func() {
+		work(ctx, w.purges, func(i item) (time.Duration, error) { return c.volumes.purge(ctx, w, i.name) })
+	})
+	all.Go(func() { c.volumes.keepRecords(ctx, w) })
 	if w.Quota == plan.QuotaProject {
-		all.Go(func() { c.measure(ctx, w) })
+		all.Go(func() { c.pools.measure(ctx, w) })
 	}
 	if w.elector != nil {
 		all.Go(func() { w.elector.Run(ctx) })
@@ -303,13 +370,13 @@ func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error))
 }
 
 // ClaimChanged is called with each kept claim that came, changed or went (now is nil).
-func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
+func (c *claims) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 	c.noteWaiting(was, now)
 	if now != nil && plan.NodeOpen(now) {
 		signal(c.podNews)
 	}
 	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
-		signal(c.unplaced)
+		signal(c.cluster.unplaced)
 		return // unplaced.go has it
 	}
 	if now != nil {
@@ -325,10 +392,10 @@ func (c *Controller) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 const givenUpAfter = 5 * time.Second
 
 // VolumeChanged is called with each volume of this node that came, changed or went (now is nil).
-func (c *Controller) VolumeChanged(was, now *corev1.PersistentVolume) {
+func (c *volumes) VolumeChanged(was, now *corev1.PersistentVolume) {
 	v := now
 	if now != nil {
-		c.requeueGrowing(now)
+		c.claims.requeueGrowing(now)
 		c.staysAfterAll(was, now)
 		c.notAsRecorded(was, now)
 	}
@@ -377,7 +444,7 @@ func keeps(v *corev1.PersistentVolume) bool {
 }
 
 // workerOf is the worker of a volume's pool, and that of "" if the pool is not configured any more.
-func (c *Controller) workerOf(v *corev1.PersistentVolume) *poolWorker {
+func (c *frame) workerOf(v *corev1.PersistentVolume) *poolWorker {
 	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil {
 		return w
 	}
@@ -402,14 +469,14 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 // for its pause to end, which has grown to half a minute after an hour.
 func (c *Controller) APIRecovered() {
 	c.requeueClaims("")
-	c.requeueContents()
+	c.copies.requeueContents()
 	for _, w := range c.workers {
 		c.requeueVolumes(w)
 		signal(w.recheck)
 	}
 }
 
-func (c *Controller) requeueClaims(pool string) {
+func (c *frame) requeueClaims(pool string) {
 	for _, claim := range c.Listers.Claims.List() {
 		pools := c.poolsOf(claim)
 		if (pool == "" || slices.Contains(pools, pool)) && !plan.Unasked(claim) {
@@ -420,7 +487,7 @@ func (c *Controller) requeueClaims(pool string) {
 
 // requeueVolumes looks again at the volumes of a pool that wait to be removed, and at those that
 // should have a directory on each node.
-func (c *Controller) requeueVolumes(w *poolWorker) {
+func (c *frame) requeueVolumes(w *poolWorker) {
 	for _, v := range c.Listers.Volumes.List() {
 		if v.Labels[plan.PoolLabel] == w.Name && (needsLook(v) || plan.OnEveryNode(v)) {
 			w.volumes.Add(item{name: v.Name})

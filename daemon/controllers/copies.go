@@ -22,10 +22,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
-// copies are the clones, restores and snapshots that this process makes, by the UID of their claims
+// running are the clones, restores and snapshots that this process makes, by the UID of their claims
 // and contents. A copy takes as long as there are files, so no worker waits for it: it goes on
 // beside them, one in each pool, and its object comes to a worker again when it ends.
-type copies struct {
+type running struct {
 	mu    sync.Mutex
 	all   map[string]*oneCopy
 	going sync.WaitGroup // the copies that have not ended
@@ -43,7 +43,7 @@ type oneCopy struct {
 // begin notes a copy that begins; one that there is already is returned, also one that failed and
 // is left alone for a while: whatever is written to its object meanwhile, a copy costs the disk as
 // much as there is data.
-func (c *copies) begin(uid string, cancel context.CancelFunc) (known *oneCopy, first bool) {
+func (c *running) begin(uid string, cancel context.CancelFunc) (known *oneCopy, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.all[uid]; known.stands() {
@@ -57,7 +57,7 @@ func (c *copies) begin(uid string, cancel context.CancelFunc) (known *oneCopy, f
 }
 
 // end notes how a copy ended.
-func (c *copies) end(o *oneCopy, err error) {
+func (c *running) end(o *oneCopy, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o.ended, o.err = true, err
@@ -68,7 +68,7 @@ func (c *copies) end(o *oneCopy, err error) {
 
 // result returns how a copy ended, and forgets one that failed and may be tried at once; ended is
 // false while it goes on.
-func (c *copies) result(uid string, o *oneCopy) (ended bool, err error) {
+func (c *running) result(uid string, o *oneCopy) (ended bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o.ended && o.err != nil && o.until.IsZero() {
@@ -79,7 +79,7 @@ func (c *copies) result(uid string, o *oneCopy) (ended bool, err error) {
 
 // known reports whether a copy goes on, or has ended and was not looked at since, or is left alone
 // for a while.
-func (c *copies) known(uid string) bool {
+func (c *running) known(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.all[uid].stands()
@@ -91,7 +91,7 @@ func (o *oneCopy) stands() bool {
 }
 
 // cancel ends the copy for a claim, if there is one, and forgets it.
-func (c *copies) cancel(uid string) {
+func (c *running) cancel(uid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o := c.all[uid]; o != nil {
@@ -102,7 +102,7 @@ func (c *copies) cancel(uid string) {
 
 // takeNotes returns what the event about a copy says besides, how it was made and what it lacks,
 // and forgets the copy.
-func (c *copies) takeNotes(f plan.ClaimFacts) string {
+func (c *running) takeNotes(f plan.ClaimFacts) string {
 	text := ""
 	switch {
 	case plan.IsRestore(f.Claim):
@@ -116,7 +116,7 @@ func (c *copies) takeNotes(f plan.ClaimFacts) string {
 }
 
 // moments returns of which moments the files of a clone are.
-func (c *copies) moments(uid string) string {
+func (c *running) moments(uid string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o := c.all[uid]; o != nil && o.copied.Atomic {
@@ -126,19 +126,19 @@ func (c *copies) moments(uid string) string {
 }
 
 // pauses has the pods of a volume stand still, for volume.Spec.Pause.
-func (c *Controller) pauses(uid, pool, volume string) func(context.Context) (context.Context, func() error, error) {
+func (c *copies) pauses(uid, pool, volume string) func(context.Context) (context.Context, func() error, error) {
 	return func(ctx context.Context) (context.Context, func() error, error) {
 		paused, end, err := c.Pauser.Pause(ctx, pool, volume)
 		return paused, func() error {
 			took, err := end()
-			c.copies.pausedFor(uid, took)
+			c.running.pausedFor(uid, took)
 			return err
 		}, err
 	}
 }
 
 // pausedFor notes that pods stood still for a copy.
-func (c *copies) pausedFor(uid string, p Paused) {
+func (c *running) pausedFor(uid string, p Paused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o := c.all[uid]; o != nil {
@@ -147,7 +147,7 @@ func (c *copies) pausedFor(uid string, p Paused) {
 }
 
 // howMade returns how a snapshot's copy was made, "" if this process did not make it.
-func (c *copies) howMade(uid string) string {
+func (c *running) howMade(uid string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch o := c.all[uid]; {
@@ -161,7 +161,7 @@ func (c *copies) howMade(uid string) string {
 }
 
 // takeLacking returns what a copy lacks, and forgets the copy.
-func (c *copies) takeLacking(uid string) (text string) {
+func (c *running) takeLacking(uid string) (text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o := c.all[uid]; o != nil {
@@ -193,9 +193,9 @@ func lacking(c treecopy.Copied) string {
 
 // cloned reports whether the copy for a claim is whole in the pool. If not, it begins, or goes on,
 // or has failed.
-func (c *Controller) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
+func (c *claims) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
 	again := claimItem(f.Claim)
-	whole, err := c.copied(ctx, w, again.uid, made, func() { w.claims.Add(again) })
+	whole, err := c.copies.copied(ctx, w, again.uid, made, func() { w.claims.Add(again) })
 	if err != nil {
 		after, err := c.copyFailed(ctx, w, f, made.PV, err)
 		return false, after, err
@@ -205,18 +205,18 @@ func (c *Controller) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFact
 
 // copied reports whether the copy for the object with this UID is whole in the pool. If not, it
 // begins, or goes on, or has failed. again is called when it ends.
-func (c *Controller) copied(ctx context.Context, w *poolWorker, uid string, made volume.Spec, again func()) (bool, error) {
+func (c *copies) copied(ctx context.Context, w *poolWorker, uid string, made volume.Spec, again func()) (bool, error) {
 	running, cancel := context.WithCancel(ctx)
-	o, first := c.copies.begin(uid, cancel)
+	o, first := c.running.begin(uid, cancel)
 	if !first {
 		cancel()
-		return c.copies.result(uid, o)
+		return c.running.result(uid, o)
 	}
 	made.Copied = func(copied treecopy.Copied) { o.copied = copied }
-	c.copies.going.Go(func() {
+	c.running.going.Go(func() {
 		defer cancel()
 		err := c.copy(running, w, made)
-		c.copies.end(o, err)
+		c.running.end(o, err)
 		if err != nil && !errors.Is(err, context.Canceled) { // its object may be refused by now, and not come to copyFailed
 			w.purges.Add(item{name: made.PV})
 		}
@@ -226,7 +226,7 @@ func (c *Controller) copied(ctx context.Context, w *poolWorker, uid string, made
 }
 
 // copy makes one copy, when the pool makes no other one.
-func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) error {
+func (c *copies) copy(ctx context.Context, w *poolWorker, made volume.Spec) error {
 	if err := w.copying.take(ctx, made.Namespace); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func (c *Controller) copy(ctx context.Context, w *poolWorker, made volume.Spec) 
 		return fmt.Errorf("volume %s: %w", made.Origin.Name, volume.ErrSource)
 	}
 	made.Origin.UID = source.ClaimUID // of an adopted or retained volume that is not the present claim's
-	if seen, is := c.Takes(w.Name).Measured[made.Origin.Name]; is {
+	if seen, is := c.pools.Takes(w.Name).Measured[made.Origin.Name]; is {
 		made.Expected.Files, made.Expected.Bytes = seen.Inodes, seen.Bytes
 	}
 	c.Log.Info("copying volume "+made.Origin.Name, "volume", made.PV, "pool", w.Name, "claim", made.Namespace+"/"+made.Claim)
@@ -286,7 +286,7 @@ func lookupSource(h disk.Handle, of record.Origin) (*record.Record, error) {
 }
 
 // copyFailed: what is left of a copy is in the trash, and is made anew once it is gone from there.
-func (c *Controller) copyFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, pv string, err error) (time.Duration, error) {
+func (c *claims) copyFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, pv string, err error) (time.Duration, error) {
 	w.purges.Add(item{name: pv})
 	if errors.Is(err, volume.ErrPlace) || errors.Is(err, context.Canceled) {
 		return lag, nil // an earlier try is still there
@@ -312,7 +312,7 @@ func writesAgain(err error) bool {
 const copyAgain = 5 * time.Minute
 
 // sourceFacts reads the claim that a clone is made of, and its volume, or looks for the snapshot.
-func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SourceFacts, error) {
+func (c *copies) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SourceFacts, error) {
 	if plan.IsRestore(f.Claim) {
 		taken, err := c.snapshotFacts(ctx, f)
 		return &plan.SourceFacts{Taken: taken}, err
@@ -333,7 +333,7 @@ func (c *Controller) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.
 // snapshotFacts looks for the snapshot that a claim is to be made from. The VolumeSnapshot is asked
 // for where this node has a snapshot for one of its name, and where it is this node's to say what
 // is wrong.
-func (c *Controller) snapshotFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SnapshotFacts, error) {
+func (c *copies) snapshotFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SnapshotFacts, error) {
 	s := &plan.SnapshotFacts{}
 	namespace, name := f.Claim.Namespace, plan.SourceOfCopy(f.Claim)
 	for _, one := range c.Contents.List() {
@@ -356,7 +356,7 @@ func (c *Controller) snapshotFacts(ctx context.Context, f plan.ClaimFacts) (*pla
 }
 
 // boundContent is the content of a VolumeSnapshot, if it is one of the daemon's driver.
-func (c *Controller) boundContent(of *snapshotapi.Snapshot) (*snapshotapi.Content, bool) {
+func (c *copies) boundContent(of *snapshotapi.Snapshot) (*snapshotapi.Content, bool) {
 	if of == nil || of.Status == nil || of.Status.BoundContent == nil {
 		return nil, false
 	}
@@ -364,7 +364,7 @@ func (c *Controller) boundContent(of *snapshotapi.Snapshot) (*snapshotapi.Conten
 }
 
 // lookForSnapshot looks for a content's snapshot in this node's pools.
-func (c *Controller) lookForSnapshot(ctx context.Context, s *plan.SnapshotFacts, of *snapshotapi.Content) {
+func (c *copies) lookForSnapshot(ctx context.Context, s *plan.SnapshotFacts, of *snapshotapi.Content) {
 	s.Content, s.Record, s.Pool, s.Source = of, nil, "", false
 	s.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
 		s.Record, err = h.LookupSnapshot(of.Handle())
@@ -400,7 +400,7 @@ func fully(f plan.ClaimFacts) bool {
 }
 
 // ended returns the copies that ended, by the UID of their claims: nil for one that is whole.
-func (c *copies) ended() map[string]error {
+func (c *running) ended() map[string]error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := map[string]error{}
@@ -413,7 +413,7 @@ func (c *copies) ended() map[string]error {
 }
 
 // remember puts these in the place of the copies that ended.
-func (c *copies) remember(ended map[string]error) {
+func (c *running) remember(ended map[string]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.all, func(_ string, o *oneCopy) bool { return o.ended })

@@ -34,12 +34,12 @@ var errLags = errors.New("the pool is slow or closed")
 
 // measured reports whether a pool's volumes are measured by their directories: by a daemon that
 // works in it, as no quota tells what they take.
-func (c *Controller) measured(w *poolWorker) bool {
+func (c *pools) measured(w *poolWorker) bool {
 	return c.Measure && w.Name != "" && w.Quota != plan.QuotaProject
 }
 
 // expectDirectories takes which volumes a pool has now: what went is told no more.
-func (c *Controller) expectDirectories(w *poolWorker, records []record.Record) {
+func (c *pools) expectDirectories(w *poolWorker, records []record.Record) {
 	w.Figures.Expect(records)
 	if known := w.takes.Load(); c.measured(w) && known != nil && known.Measured != nil {
 		c.takes(w, w.Figures.Pool())
@@ -48,7 +48,7 @@ func (c *Controller) expectDirectories(w *poolWorker, records []record.Record) {
 
 // measureDirectories reads what volumes without quotas take, one volume at a time of all pools. Of
 // a pool that is slow or closed nothing is read; one that hangs in a call leaves the call behind.
-func (c *Controller) measureDirectories(ctx context.Context) {
+func (c *pools) measureDirectories(ctx context.Context) {
 	defer func() { // the next configuration may not have the pools
 		for _, w := range c.workers {
 			if c.measured(w) {
@@ -70,7 +70,7 @@ func (c *Controller) measureDirectories(ctx context.Context) {
 
 // nextDirectory returns the volume that was not measured for longest, if one is due. A pool that is
 // closed has no figures: those of before may be of other storage.
-func (c *Controller) nextDirectory(ctx context.Context, now time.Time) (
+func (c *pools) nextDirectory(ctx context.Context, now time.Time) (
 	of *poolWorker, r record.Record) {
 	var longest time.Time
 	for _, w := range c.workers {
@@ -93,7 +93,7 @@ func (c *Controller) nextDirectory(ctx context.Context, now time.Time) (
 }
 
 // tellFigures is takes for what changed.
-func (c *Controller) tellFigures(w *poolWorker, p usage.Pool) {
+func (c *pools) tellFigures(w *poolWorker, p usage.Pool) {
 	if known := w.takes.Load(); p.Measured == nil && (known == nil || known.Measured == nil) {
 		return
 	}
@@ -101,7 +101,7 @@ func (c *Controller) tellFigures(w *poolWorker, p usage.Pool) {
 }
 
 // measureDirectory reads what a volume takes, in short calls with pauses.
-func (c *Controller) measureDirectory(ctx context.Context, w *poolWorker, pv string) (
+func (c *pools) measureDirectory(ctx context.Context, w *poolWorker, pv string) (
 	seen usage.Measured, err error) {
 	var sample usage.Sample
 	spent, err := c.readFor(ctx, w, func(h disk.Handle) (err error) {
@@ -126,7 +126,7 @@ func (c *Controller) measureDirectory(ctx context.Context, w *poolWorker, pv str
 }
 
 // readFor makes one call in a pool that responds, and pauses after it.
-func (c *Controller) readFor(ctx context.Context, w *poolWorker,
+func (c *pools) readFor(ctx context.Context, w *poolWorker,
 	call func(disk.Handle) error) (took time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, callMost)
 	defer cancel()
@@ -152,7 +152,7 @@ func pauseFor(ctx context.Context, d time.Duration) {
 }
 
 // directoryDone keeps a figure. Where there is none that of before stays, until an hour later.
-func (c *Controller) directoryDone(ctx context.Context, w *poolWorker, r record.Record,
+func (c *pools) directoryDone(ctx context.Context, w *poolWorker, r record.Record,
 	m usage.Measured, err error) {
 	key := "usage/" + w.Name + "/" + r.PV
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
-func (c *Controller) newDirectory(w *poolWorker) *everynode.Directory {
+func (c *volumes) newDirectory(w *poolWorker) *everynode.Directory {
 	return everynode.New(everynode.Options{
 		Self: c.Self, Pool: w.Name, Scope: w.Scope, Disk: w.disk, API: c.API, Volumes: everyNode{c, w},
 		Events: c.Events, Metrics: c.Metrics, Log: c.Log,
@@ -22,7 +22,7 @@ func (c *Controller) newDirectory(w *poolWorker) *everynode.Directory {
 
 // everyNode is what the controller does for the volumes of scope every-node in a pool.
 type everyNode struct {
-	c *Controller
+	c *volumes
 	w *poolWorker
 }
 
@@ -34,16 +34,16 @@ func (e everyNode) Watched(name string) (*corev1.PersistentVolume, bool) {
 // that has the volume already keeps what it has.
 func (e everyNode) PoolOf(pv *corev1.PersistentVolume) plan.Pool {
 	if class, known := e.c.Listers.Classes.Get(plan.VolumeClass(pv)); known {
-		if pool, refusal := e.c.Resolve(class, e.c.pools); refusal == nil && pool.Name == e.w.Name {
+		if pool, refusal := e.c.Resolve(class, e.c.configured); refusal == nil && pool.Name == e.w.Name {
 			return pool
 		}
 	}
 	return e.w.Pool
 }
 
-func (e everyNode) Nodes(ctx context.Context) int { return e.c.nodeCount(ctx, time.Minute) }
+func (e everyNode) Nodes(ctx context.Context) int { return e.c.cluster.nodeCount(ctx, time.Minute) }
 
-func (e everyNode) InFlight(claimUID string) bool { return e.c.inFlight.busy(claimUID) }
+func (e everyNode) InFlight(claimUID string) bool { return e.c.claims.inFlight.busy(claimUID) }
 
 func (e everyNode) Compare(ctx context.Context, h disk.Handle, rec record.Record, marker hostcheck.Marker) error {
 	_, err := e.c.record(ctx, e.w, h, rec, e.c.comparisonOf(rec, marker))

@@ -14,14 +14,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
-func (c *Controller) newExpander() *expansion.Expander {
+func (c *claims) newExpander() *expansion.Expander {
 	return expansion.New(expansion.Options{
 		Self: c.Self, API: c.API, Controller: growth{c}, Events: c.Events, Metrics: c.Metrics, Log: c.Log,
 	})
 }
 
 // expand looks at a bound claim that requests more than it has.
-func (c *Controller) expand(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
+func (c *claims) expand(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	return c.expander.Look(ctx, w.expansion(), claim)
 }
 
@@ -30,7 +30,7 @@ func (w *poolWorker) expansion() expansion.Pool {
 }
 
 // restyled tells a bound claim that names a VolumeAttributesClass that there is none.
-func (c *Controller) restyled(w *poolWorker, claim *corev1.PersistentVolumeClaim) time.Duration {
+func (c *claims) restyled(w *poolWorker, claim *corev1.PersistentVolumeClaim) time.Duration {
 	f := plan.ExpandFacts{Self: c.Self, Claim: claim, Pool: &w.Pool,
 		Silent: w.elector.Role() == leadership.Standby}
 	f.Volume, _ = c.Listers.Volumes.Get(claim.Spec.VolumeName)
@@ -43,7 +43,7 @@ func (c *Controller) restyled(w *poolWorker, claim *corev1.PersistentVolumeClaim
 
 // mendSizes gives records the sizes of their volume objects. What fails is tried again with
 // the next comparison.
-func (c *Controller) mendSizes(
+func (c *claims) mendSizes(
 	ctx context.Context, w *poolWorker, h disk.Handle, records []record.Record,
 ) {
 	err := c.expander.Mend(ctx, h, w.expansion(), records)
@@ -54,7 +54,7 @@ func (c *Controller) mendSizes(
 
 // requeueGrowing looks again at a volume's claim if that asks for something: the watch
 // brought the claim first.
-func (c *Controller) requeueGrowing(v *corev1.PersistentVolume) {
+func (c *claims) requeueGrowing(v *corev1.PersistentVolume) {
 	ref := v.Spec.ClaimRef
 	if ref == nil {
 		return
@@ -65,12 +65,12 @@ func (c *Controller) requeueGrowing(v *corev1.PersistentVolume) {
 }
 
 // growth is what the controller does for the expansion of claims.
-type growth struct{ c *Controller }
+type growth struct{ c *claims }
 
 func (g growth) WatchedVolume(name string) (*corev1.PersistentVolume, bool) {
 	return g.c.Listers.Volumes.Get(name)
 }
 
-func (g growth) CountNodes(ctx context.Context) int { return g.c.nodeCount(ctx, time.Minute) }
+func (g growth) CountNodes(ctx context.Context) int { return g.c.cluster.nodeCount(ctx, time.Minute) }
 
 func (g growth) MayWarn(namespace string) bool { return g.c.mayWarn(namespace) }

@@ -13,7 +13,7 @@ import (
 // unhold takes our finalizer off an object whose data is kept, after that is noted on the disk. The
 // record says that the object is not held for longer than it is not: what is kept by mistake harms
 // nobody.
-func (c *Controller) unhold(
+func (c *volumes) unhold(
 	ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume,
 ) error {
 	if err := w.elector.Fence(ctx); err != nil {
@@ -27,7 +27,7 @@ func (c *Controller) unhold(
 }
 
 // hold puts our finalizer on an object again whose data is to go with it, and then notes that.
-func (c *Controller) hold(
+func (c *volumes) hold(
 	ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume,
 ) error {
 	if err := w.elector.Fence(ctx); err != nil {
@@ -41,7 +41,7 @@ func (c *Controller) hold(
 }
 
 // retainUnheld notes that a volume's object is gone, which people may delete at any time.
-func (c *Controller) retainUnheld(
+func (c *volumes) retainUnheld(
 	ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record,
 ) error {
 	if err := w.elector.Fence(ctx); err != nil {

@@ -38,7 +38,7 @@ const (
 // event why there is none.
 //
 //	made      a record and a directory: mounted for the pod, or swept when the pod is gone
-func (c *Controller) MakeInline(ctx context.Context, v InlineVolume) error {
+func (c *volumes) MakeInline(ctx context.Context, v InlineVolume) error {
 	ctx, cancel := context.WithTimeout(ctx, inlineWithin)
 	defer cancel()
 	w := c.workers[v.Pool]
@@ -78,7 +78,7 @@ func inlineFacts(w *poolWorker, h disk.Handle, v InlineVolume) (f plan.InlineFac
 }
 
 // inlineSpec is the volume to be made.
-func (c *Controller) inlineSpec(w *poolWorker, v InlineVolume, size int64) volume.Spec {
+func (c *volumes) inlineSpec(w *poolWorker, v InlineVolume, size int64) volume.Spec {
 	made := volume.Spec{
 		Record: record.Record{
 			Kind: record.Inline, PV: v.Handle, Directory: v.Handle, Namespace: v.Namespace, Claim: v.Pod, ClaimUID: v.UID, Requested: size,
@@ -94,11 +94,11 @@ func (c *Controller) inlineSpec(w *poolWorker, v InlineVolume, size int64) volum
 
 // EndInline takes an inline volume out of its pool that was unpublished, if a pool has one of this
 // handle. Its files follow.
-func (c *Controller) EndInline(ctx context.Context, handle string) error {
+func (c *volumes) EndInline(ctx context.Context, handle string) error {
 	ctx, cancel := context.WithTimeout(ctx, inlineWithin)
 	defer cancel()
 	var first error
-	for _, p := range c.pools {
+	for _, p := range c.configured {
 		w := c.workers[p.Name]
 		h, ok := w.disk.Open(ctx)
 		if !ok || !plan.InlineHandle(handle) || !p.OfOneNode() {
@@ -120,7 +120,7 @@ func (c *Controller) EndInline(ctx context.Context, handle string) error {
 //
 //	trashed      whole in the trash: discarded, or put back for its pod, which was started again
 //	discarded    its files may go
-func (c *Controller) dropInline(w *poolWorker, h disk.Handle, handle string, ended bool) (purge bool, err error) {
+func (c *volumes) dropInline(w *poolWorker, h disk.Handle, handle string, ended bool) (purge bool, err error) {
 	w.inline.Lock()
 	defer w.inline.Unlock()
 	rec, err := h.LookupInline(handle)
@@ -149,7 +149,7 @@ func (c *Controller) dropInline(w *poolWorker, h disk.Handle, handle string, end
 	return false, err
 }
 
-func (c *Controller) inlineRecordFacts(w *poolWorker, h disk.Handle, rec record.Record, ended bool) (plan.InlineRecordFacts, error) {
+func (c *volumes) inlineRecordFacts(w *poolWorker, h disk.Handle, rec record.Record, ended bool) (plan.InlineRecordFacts, error) {
 	f := plan.InlineRecordFacts{Self: c.Self, Record: rec, Former: h.State.Report.Mark.Former(), Pod: !ended, Mounted: true}
 	if c.Inline == nil {
 		return f, nil
@@ -165,7 +165,7 @@ func (c *Controller) inlineRecordFacts(w *poolWorker, h disk.Handle, rec record.
 // keepInline removes a pool's inline volumes that no pod has, whenever the pool opens, one was
 // unpublished, or time has passed. Of a pool that makes none any more that begins when its records
 // are compared.
-func (c *Controller) keepInline(ctx context.Context, w *poolWorker) {
+func (c *volumes) keepInline(ctx context.Context, w *poolWorker) {
 	var tick <-chan time.Time
 	if w.Inline > 0 {
 		every := time.NewTicker(sweepEvery)
@@ -184,7 +184,7 @@ func (c *Controller) keepInline(ctx context.Context, w *poolWorker) {
 }
 
 // toldOfSweep says once why a pass failed, and has another one follow.
-func (c *Controller) toldOfSweep(ctx context.Context, w *poolWorker, err error) {
+func (c *volumes) toldOfSweep(ctx context.Context, w *poolWorker, err error) {
 	key := "inline/" + w.Name
 	switch {
 	case err == nil:
@@ -200,7 +200,7 @@ func (c *Controller) toldOfSweep(ctx context.Context, w *poolWorker, err error) 
 	time.AfterFunc(recheckAgain, func() { signal(w.sweep) })
 }
 
-func (c *Controller) sweepInline(ctx context.Context, w *poolWorker) error {
+func (c *volumes) sweepInline(ctx context.Context, w *poolWorker) error {
 	h, ok := w.disk.Open(ctx)
 	if !ok {
 		return nil // it comes again when the pool opens

@@ -105,7 +105,7 @@ func (k *keptVolumes) read(ctx context.Context, api Reader, r *keptRead) {
 //
 // A volume that is kept from now on comes too late, as it does for a claim for which a provisioner
 // was asked.
-func (c *Controller) mayProvision(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
+func (c *cluster) mayProvision(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	if !plan.OnlySelected(claim) {
 		return true, nil
 	}

@@ -96,7 +96,7 @@ func (x *keptIndex) lookNow() {
 
 // LookAtKeptIndex has the daemon look now for the policy by which volumes are labelled. One that is
 // in use is looked at with each read.
-func (c *Controller) LookAtKeptIndex() {
+func (c *cluster) LookAtKeptIndex() {
 	if c.kept.index.get().Identity == "" {
 		c.kept.index.lookNow()
 	}
@@ -118,7 +118,7 @@ func (x *keptIndex) get() KeptIndex {
 // their label. known is from before a restart; keep is called with what is to be known after the
 // next one. Without LookAtKeptIndex the first look is after some minutes: in a cluster that has no
 // policy a start costs no request.
-func (c *Controller) FollowKept(ctx context.Context, known KeptIndex, keep func(KeptIndex)) {
+func (c *cluster) FollowKept(ctx context.Context, known KeptIndex, keep func(KeptIndex)) {
 	x := &c.kept.index
 	x.set(known)
 	x.full = time.Now().Add(indexAgain/2 + rand.N(indexAgain/2))
@@ -140,7 +140,7 @@ func (c *Controller) FollowKept(ctx context.Context, known KeptIndex, keep func(
 	}
 }
 
-func (c *Controller) tellIndex(was, now string) {
+func (c *cluster) tellIndex(was, now string) {
 	switch {
 	case (was == "") == (now == ""):
 	case now == "":
@@ -152,7 +152,7 @@ func (c *Controller) tellIndex(was, now string) {
 
 // followKept looks at the policy, and reads all volumes if that is due. It returns when to look
 // again.
-func (c *Controller) followKept(ctx context.Context) (wait time.Duration) {
+func (c *cluster) followKept(ctx context.Context) (wait time.Duration) {
 	x := &c.kept.index
 	identity, err := c.API.VolumeIndex(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func pace(nodes int) time.Duration { return time.Duration(max(1, nodes/indexPace
 // auditKept reads all volumes of the cluster, if the API server is seen to label one of this node,
 // and has the index used then. An index that is in use already stays in use where there is no
 // volume to see that by.
-func (c *Controller) auditKept(ctx context.Context, identity string, using bool) (wait time.Duration) {
+func (c *cluster) auditKept(ctx context.Context, identity string, using bool) (wait time.Duration) {
 	x := &c.kept.index
 	labels, tried, err := c.labelsVolumes(ctx)
 	switch {
@@ -220,7 +220,7 @@ func (c *Controller) auditKept(ctx context.Context, identity string, using bool)
 
 // labelsVolumes reports whether the API server labels volumes, which it does not show but by a
 // volume. tried is false if this node has none.
-func (c *Controller) labelsVolumes(ctx context.Context) (labels, tried bool, err error) {
+func (c *cluster) labelsVolumes(ctx context.Context) (labels, tried bool, err error) {
 	for _, v := range c.Listers.Volumes.List() {
 		if v.DeletionTimestamp == nil {
 			labels, err = c.API.TryVolumeIndex(ctx, v)

@@ -148,8 +148,8 @@ func TestKeptIndex(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &indexed{api: &api{}}
 				c.begin(s)
-				ctl := &Controller{Options: Options{Self: plan.Self{Node: "node-a"}, API: s, Log: slog.New(slog.DiscardHandler), Listers: Listers{Volumes: own{}}}, kept: newKeptVolumes()}
-				ctl.refusals = ctl.newRefusals()
+				ctl := New(Options{Self: plan.Self{Node: "node-a"}, API: s, Log: slog.New(slog.DiscardHandler), Listers: Listers{Volumes: own{}}})
+				defer ctl.End()
 				go ctl.FollowKept(t.Context(), c.known, func(KeptIndex) {})
 				ctl.kept.index.lookNow()
 				for i, step := range c.steps {

@@ -20,11 +20,11 @@ const letGoAgain = 100 * time.Millisecond
 // end, because the next process cannot know who removed the object, and keeps the directory. The
 // pauses between two tries of the queue are up to half a minute; these are short, and all of it
 // takes no longer than grace.
-func (c *Controller) finishLetGo(ctx context.Context) {
+func (c *volumes) finishLetGo(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	var all sync.WaitGroup
-	all.Go(func() { c.finishContents(ctx) })
+	all.Go(func() { c.copies.finishContents(ctx) })
 	for _, pv := range c.begun.Under(letGoKey("")) {
 		for name, w := range c.workers {
 			if name != "" {
@@ -36,7 +36,7 @@ func (c *Controller) finishLetGo(ctx context.Context) {
 }
 
 // finish has a volume's files go that this process let go, if they are in this pool.
-func (c *Controller) finish(ctx context.Context, w *poolWorker, pv string) {
+func (c *volumes) finish(ctx context.Context, w *poolWorker, pv string) {
 	for ctx.Err() == nil && c.begun.Has(letGoKey(pv)) {
 		h, ok := w.disk.Open(ctx)
 		if !ok {
@@ -65,7 +65,7 @@ func (c *Controller) finish(ctx context.Context, w *poolWorker, pv string) {
 // counts its versions on from an earlier one, so that its object is not newer than the known one,
 // or is not known. Where the watch was behind that, too, the versions cannot tell the two apart:
 // the API is asked.
-func (c *Controller) staysAfterAll(was, now *corev1.PersistentVolume) {
+func (c *volumes) staysAfterAll(was, now *corev1.PersistentVolume) {
 	if plan.Going(now) || !c.begun.Has(letGoKey(now.Name)) {
 		return
 	}

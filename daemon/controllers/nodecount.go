@@ -9,7 +9,7 @@ import (
 // nodeCount is how many nodes the cluster has, as it was counted at most age ago. While it cannot
 // be counted, and while a request for it takes longer than a worker waits, it is the last known
 // number.
-func (c *Controller) nodeCount(ctx context.Context, age time.Duration) int {
+func (c *cluster) nodeCount(ctx context.Context, age time.Duration) int {
 	n := &c.nodes
 	n.mu.Lock()
 	if time.Since(n.counted) <= age || time.Since(n.failed) <= min(age, countAgain) {
@@ -44,7 +44,7 @@ func (n *nodeCount) last() int {
 	return n.number
 }
 
-func (c *Controller) countNodes(ctx context.Context, flight chan struct{}) {
+func (c *cluster) countNodes(ctx context.Context, flight chan struct{}) {
 	number, err := c.API.NodeCount(ctx)
 	c.OptionalRequest("the number of nodes", err)
 	n := &c.nodes

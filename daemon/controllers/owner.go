@@ -8,29 +8,29 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
 )
 
-func (c *Controller) newCluster() *ownership.Cluster {
+func (c *frame) newIdentity() *ownership.Cluster {
 	return ownership.NewCluster(ownership.ClusterOptions{
-		API: identity{c.API, c}, Changed: c.Look, Log: c.Log,
+		API: identityAPI{c.API, c}, Changed: c.Look, Log: c.Log,
 		Watched: func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
 	})
 }
 
-// identity is the API as far as it says which cluster it serves.
-type identity struct {
+// identityAPI is the API as far as it says which cluster it serves.
+type identityAPI struct {
 	API
-	c *Controller
+	c *frame
 }
 
 // ClusterID is part of ownership.ClusterOptions.
-func (i identity) ClusterID(ctx context.Context) (string, error) {
+func (i identityAPI) ClusterID(ctx context.Context) (string, error) {
 	id, err := i.API.ClusterID(ctx)
 	i.c.NodeRequest("the cluster's ID", err)
 	return id, err
 }
 
-func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
+func (c *pools) newOwner(w *poolWorker) *ownership.Pool {
 	return ownership.New(ownership.Options{
-		Pool: w.Pool, Node: c.Node, Cluster: c.cluster, Disk: w.disk, Deadline: c.Deadline, Log: c.Log,
+		Pool: w.Pool, Node: c.Node, Cluster: c.identity, Disk: w.disk, Deadline: c.Deadline, Log: c.Log,
 		NodeKnown: func() bool { _, known := c.Listers.Nodes.Get(c.Node); return known },
 		Host:      c.Host,
 		BoundNode: func() string {
@@ -59,12 +59,12 @@ func (c *Controller) newOwner(w *poolWorker) *ownership.Pool {
 }
 
 // Cluster is the cluster's ID, "" as long as it is not known.
-func (c *Controller) Cluster() string { return c.cluster.ID() }
+func (c *frame) Cluster() string { return c.identity.ID() }
 
 // Identify asks the API server which cluster it serves, and has each pool checked with that
 // knowledge. It reports whether both was done before ctx ended. No work may be done before.
 func (c *Controller) Identify(ctx context.Context) bool {
-	if !c.cluster.Identify(ctx) {
+	if !c.identity.Identify(ctx) {
 		return false
 	}
 	c.Look()

@@ -19,7 +19,7 @@ import (
 
 // place looks at the pools that a claim's class leads to, and puts its volume into one of them. The
 // handle that it returns is that pool's.
-func (c *Controller) place(ctx context.Context, f *plan.ClaimFacts, pools []plan.Pool) disk.Handle {
+func (c *claims) place(ctx context.Context, f *plan.ClaimFacts, pools []plan.Pool) disk.Handle {
 	pv := plan.VolumeName(f.Claim)
 	handles := make([]disk.Handle, len(pools))
 	f.Disks = make([]plan.Disk, len(pools))
@@ -42,7 +42,7 @@ func (c *Controller) place(ctx context.Context, f *plan.ClaimFacts, pools []plan
 // reserve puts a claim's volume into one of several pools again, by what the claims were given that
 // are worked on at the same time, and promises it its size there until drop is called. The caller
 // holds placing.
-func (c *Controller) reserve(
+func (c *claims) reserve(
 	ctx context.Context, f *plan.ClaimFacts,
 ) (h disk.Handle, drop func(), err error) {
 	pv, size := plan.VolumeName(f.Claim), plan.Needs(f.Claim)
@@ -62,7 +62,7 @@ func (c *Controller) reserve(
 }
 
 // rooms looks again at what a claim's pools have for it, without reading records.
-func (c *Controller) rooms(f *plan.ClaimFacts) {
+func (c *claims) rooms(f *plan.ClaimFacts) {
 	pv := plan.VolumeName(f.Claim)
 	for i, d := range f.Disks {
 		of := c.workers[d.Pool.Name].disk
@@ -71,13 +71,13 @@ func (c *Controller) rooms(f *plan.ClaimFacts) {
 }
 
 // poolNameOf is the pool whose worker takes a claim: the first of poolsOf.
-func (c *Controller) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
+func (c *frame) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
 	return c.poolsOf(claim)[0]
 }
 
 // poolsOf are the pools that a claim may have its volume in: "" alone where its class resolves to
 // none. Of one that has its volume it is the volume's: the class may have been changed since.
-func (c *Controller) poolsOf(claim *corev1.PersistentVolumeClaim) (names []string) {
+func (c *frame) poolsOf(claim *corev1.PersistentVolumeClaim) (names []string) {
 	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
 		return []string{c.workerOf(v).Name}
 	}
@@ -85,7 +85,7 @@ func (c *Controller) poolsOf(claim *corev1.PersistentVolumeClaim) (names []strin
 	if !known {
 		return []string{""}
 	}
-	pools, refusal := c.Candidates(class, c.pools)
+	pools, refusal := c.Candidates(class, c.configured)
 	if refusal != nil {
 		return []string{""}
 	}

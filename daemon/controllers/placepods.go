@@ -13,7 +13,7 @@ import (
 // placer chooses this node for the claims of pods that name it themselves (spec.nodeName): the
 // scheduler never sees such a pod, and chooses none. All of it is of one goroutine.
 type placer struct {
-	*Controller
+	*claims
 	due map[string]time.Time // when a pod is looked at again
 }
 
@@ -27,10 +27,10 @@ const (
 )
 
 // PodChanged is called with each pod of Listers.Pods that came, changed or went.
-func (c *Controller) PodChanged(_, _ *corev1.Pod) { signal(c.podNews) }
+func (c *claims) PodChanged(_, _ *corev1.Pod) { signal(c.podNews) }
 
 // placePods chooses nodes until ctx ends.
-func (c *Controller) placePods(ctx context.Context) {
+func (c *claims) placePods(ctx context.Context) {
 	p := placer{c, map[string]time.Time{}}
 	for wait := placePause; ; wait = p.round(ctx) {
 		select {

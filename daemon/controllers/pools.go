@@ -17,7 +17,7 @@ import (
 )
 
 // fanOut passes a change of the mount table on to every pool.
-func (c *Controller) fanOut(ctx context.Context) {
+func (c *pools) fanOut(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -29,7 +29,7 @@ func (c *Controller) fanOut(ctx context.Context) {
 }
 
 // Look makes every pool's loop look at its pool now.
-func (c *Controller) Look() {
+func (c *frame) Look() {
 	for _, w := range c.workers {
 		signal(w.kick)
 	}
@@ -37,7 +37,7 @@ func (c *Controller) Look() {
 
 // watchPool looks at one pool again and again: at once when the mount table changed or work in it
 // failed, and slowly otherwise, so that a lost event costs seconds and not correctness.
-func (c *Controller) watchPool(ctx context.Context, w *poolWorker, first func()) {
+func (c *pools) watchPool(ctx context.Context, w *poolWorker, first func()) {
 	tick := time.NewTicker(c.Tick)
 	defer tick.Stop()
 	for {
@@ -57,15 +57,15 @@ func (c *Controller) watchPool(ctx context.Context, w *poolWorker, first func())
 }
 
 // look probes a pool once. The gate closes before anything is reported, and opens after.
-func (c *Controller) look(ctx context.Context, w *poolWorker) {
-	identified := c.cluster.Identified()
+func (c *pools) look(ctx context.Context, w *poolWorker) {
+	identified := c.identity.Identified()
 	deadline, cancel := context.WithTimeout(ctx, c.Deadline)
 	report := w.Probe.Probe(deadline)
 	cancel()
 	if ctx.Err() != nil {
 		return
 	}
-	c.cluster.Recall(ctx, report.Mark)
+	c.identity.Recall(ctx, report.Mark)
 	sound := report.Removable()
 	if sound {
 		w.owner.Check(ctx, &report)
@@ -108,7 +108,7 @@ func (c *Controller) look(ctx context.Context, w *poolWorker) {
 	}
 	if after.Open() && (!before.Open() || moved) {
 		c.requeueClaims(w.Name)
-		c.requeueContents()
+		c.copies.requeueContents()
 	}
 }
 
@@ -129,7 +129,7 @@ func (w *poolWorker) free(now gate.State) uint64 {
 
 // Room is what a pool has for one more volume, and what of it was promised by the pool itself. ok
 // is false as long as that was not counted.
-func (c *Controller) Room(pool string) (room capacity.Room, own uint64, ok bool) {
+func (c *pools) Room(pool string) (room capacity.Room, own uint64, ok bool) {
 	if w := c.workers[pool]; w != nil && pool != "" {
 		return w.disk.Room()
 	}
@@ -138,7 +138,7 @@ func (c *Controller) Room(pool string) (room capacity.Room, own uint64, ok bool)
 
 // reportPool tells the log and the Node object what changed, each finding in its own words. The
 // state of a pool that changes to and fro is told now and then, with how often it changed.
-func (c *Controller) reportPool(w *poolWorker, now gate.State) {
+func (c *pools) reportPool(w *poolWorker, now gate.State) {
 	due, changes, lasted := w.changes.Due(time.Now())
 	if !due {
 		return

@@ -11,7 +11,7 @@ import (
 )
 
 // publish creates the object for a directory that was made.
-func (c *Controller) publish(
+func (c *claims) publish(
 	ctx context.Context, f plan.ClaimFacts, pv *corev1.PersistentVolume,
 ) (time.Duration, error) {
 	w := c.workers[f.Pool.Name]
@@ -57,7 +57,7 @@ const nameTakenAgain = 10 * time.Second
 // nameTaken: the object of our name is not the one that this node would make. It may be for the
 // same claim, of a node that has the same filesystem mounted, so that the directory may be in a
 // pod: what was made here stays for as long as the object does, and then goes by its record.
-func (c *Controller) nameTaken(w *poolWorker, f plan.ClaimFacts, difference string) time.Duration {
+func (c *claims) nameTaken(w *poolWorker, f plan.ClaimFacts, difference string) time.Duration {
 	c.inFlight.published(string(f.Claim.UID))
 	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
 		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, w.Name)

@@ -29,7 +29,7 @@ const (
 
 // keepRecords goes through a pool's records whenever the pool opens, a claim went away with work
 // half done, or time has passed.
-func (c *Controller) keepRecords(ctx context.Context, w *poolWorker) {
+func (c *volumes) keepRecords(ctx context.Context, w *poolWorker) {
 	for {
 		next := recheckEvery
 		select { // what was signalled before is seen now
@@ -63,7 +63,7 @@ func (c *Controller) keepRecords(ctx context.Context, w *poolWorker) {
 	}
 }
 
-func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
+func (c *volumes) recheck(ctx context.Context, w *poolWorker) error {
 	if !w.elector.Leads() {
 		w.tally.stop()
 		return nil
@@ -84,7 +84,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		return err
 	}
 	w.tally.count(inventory)
-	c.expectDirectories(w, inventory.Volumes)
+	c.pools.expectDirectories(w, inventory.Volumes)
 	records := inventory.Volumes
 	if w.owner.Count(records, mark) {
 		return nil // the gate closes
@@ -95,7 +95,7 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 	}
 	c.lookForLost(w, records)
 	c.tellAstray(w, records)
-	c.mendSizes(ctx, w, h, records)
+	c.claims.mendSizes(ctx, w, h, records)
 	records = slices.DeleteFunc(slices.Clone(records), func(rec record.Record) bool {
 		pv, published := c.Listers.Volumes.Get(rec.PV)
 		if published && c.beside(w, pv) {
@@ -106,18 +106,18 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 		}
 		return published && !c.begun.Has(letGoKey(rec.PV)) // the watch may not have brought yet that it went
 	})
-	if len(records) == 0 && c.cluster.ConfirmedLately() {
+	if len(records) == 0 && c.identity.ConfirmedLately() {
 		w.tally.compared()
 		return nil // the usual case costs no request
 	}
-	if err := c.cluster.Confirm(ctx); err != nil {
+	if err := c.identity.Confirm(ctx); err != nil {
 		return err
 	}
-	if c.cluster.Contradicts(mark) {
+	if c.identity.Contradicts(mark) {
 		signal(w.kick) // the API server is another cluster's since the pool was looked at
 		return nil
 	}
-	err = c.compare(ctx, w, h, records, &comparison{c: c, sure: c.cluster.Owns(all, mark)})
+	err = c.compare(ctx, w, h, records, &comparison{c: c, sure: c.identity.Owns(all, mark)})
 	if err == nil {
 		w.tally.compared()
 	}
@@ -125,16 +125,16 @@ func (c *Controller) recheck(ctx context.Context, w *poolWorker) error {
 }
 
 // compare looks at each of these records, also if one of them fails, and returns the first error.
-func (c *Controller) compare(ctx context.Context, w *poolWorker, h disk.Handle, records []record.Record, with *comparison) error {
+func (c *volumes) compare(ctx context.Context, w *poolWorker, h disk.Handle, records []record.Record, with *comparison) error {
 	var first error
 	var again time.Duration
 	failed := 0
 	for _, rec := range records {
-		if wait := c.inFlight.awaited(rec.ClaimUID); wait > 0 {
+		if wait := c.claims.inFlight.awaited(rec.ClaimUID); wait > 0 {
 			again = max(again, wait)
 			continue // its object was made just now, and may have gone since
 		}
-		if c.inFlight.busy(rec.ClaimUID) {
+		if c.claims.inFlight.busy(rec.ClaimUID) {
 			continue // a worker has it
 		}
 		goOn, err := c.record(ctx, w, h, rec, with)
@@ -158,7 +158,7 @@ func (c *Controller) compare(ctx context.Context, w *poolWorker, h disk.Handle, 
 // server was restored to a day before they were deleted, or a user removed their directories. The
 // records were read before the volumes are, so one that was made meanwhile may be looked at for
 // nothing.
-func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
+func (c *volumes) lookForLost(w *poolWorker, records []record.Record) {
 	places := make(map[string]record.Place, len(records))
 	for _, rec := range records {
 		places[rec.PV] = rec.Place
@@ -176,7 +176,7 @@ func (c *Controller) lookForLost(w *poolWorker, records []record.Record) {
 // tellAstray tells the volumes of a pool to which no pod comes, because the node's labels are other
 // ones than when they were made, and those whose pods look in another directory. What a record says
 // wrongly of the finalizer is mended.
-func (c *Controller) tellAstray(w *poolWorker, records []record.Record) {
+func (c *volumes) tellAstray(w *poolWorker, records []record.Record) {
 	if node, known := c.Listers.Nodes.Get(c.Node); known {
 		for _, v := range c.Listers.Volumes.List() {
 			verdict, is := c.OffItsNode(v, node.Labels)
@@ -202,13 +202,13 @@ func (c *Controller) tellAstray(w *poolWorker, records []record.Record) {
 // notAsRecorded has a volume looked at whose object came into use in another way than by this
 // daemon, as its directory may be in the archive, or gone; and records compared with an object
 // whose size a hand has changed.
-func (c *Controller) notAsRecorded(was, now *corev1.PersistentVolume) {
+func (c *volumes) notAsRecorded(was, now *corev1.PersistentVolume) {
 	w := c.workers[now.Labels[plan.PoolLabel]]
 	if w == nil || w.Name == "" || was == nil {
 		return
 	}
 	inUse := now.Status.Phase == corev1.VolumeBound || now.Status.Phase == corev1.VolumeAvailable
-	ours := now.Spec.ClaimRef != nil && c.inFlight.hasPublished(string(now.Spec.ClaimRef.UID))
+	ours := now.Spec.ClaimRef != nil && c.claims.inFlight.hasPublished(string(now.Spec.ClaimRef.UID))
 	if inUse && was.Status.Phase != now.Status.Phase && !ours && !plan.OnEveryNode(now) {
 		w.volumes.Add(item{name: now.Name})
 	}
@@ -223,14 +223,14 @@ func (c *Controller) notAsRecorded(was, now *corev1.PersistentVolume) {
 
 // comparison is what the records of one pass have in common.
 type comparison struct {
-	c         *Controller
+	c         *volumes
 	sure      bool            // this is the cluster of the pool's volumes
 	claimants *plan.Claimants // nil: not read yet
 }
 
 // comparisonOf is that of one record alone.
-func (c *Controller) comparisonOf(rec record.Record, marker hostcheck.Marker) *comparison {
-	return &comparison{c: c, sure: c.cluster.Owns([]record.Record{rec}, marker)}
+func (c *volumes) comparisonOf(rec record.Record, marker hostcheck.Marker) *comparison {
+	return &comparison{c: c, sure: c.identity.Owns([]record.Record{rec}, marker)}
 }
 
 // objectOf finds an object of another name for the record's claim. All objects of the cluster are
@@ -249,7 +249,7 @@ func (with *comparison) objectOf(ctx context.Context, rec record.Record) (string
 // record looks at one record whose volume object is not watched: it does not exist, or its label is
 // not this node's. Everything is read from the API before anything is undone. goOn is false for an
 // error that the next record would meet as well: the API's, or of a pool that moved.
-func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, with *comparison) (goOn bool, err error) {
+func (c *volumes) record(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, with *comparison) (goOn bool, err error) {
 	facts, err := c.recordFacts(ctx, w, h, rec)
 	if err != nil {
 		return false, err
@@ -294,7 +294,7 @@ func (c *Controller) record(ctx context.Context, w *poolWorker, h disk.Handle, r
 	return !errors.Is(err, volume.ErrDirectoryReplaced) && ctx.Err() == nil, err
 }
 
-func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {
+func (c *volumes) recordFacts(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {
 	f = plan.RecordFacts{
 		Record: rec, Self: c.Self, Scope: w.Scope,
 		Former: h.State.Report.Mark.Former(),
@@ -303,7 +303,7 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 		f.NodeLabels = node.Labels
 	}
 	if rec.Kind == record.Snapshot {
-		f.Content, f.ContentUnknown = c.contentOf(rec.PV)
+		f.Content, f.ContentUnknown = c.copies.contentOf(rec.PV)
 		return f, nil
 	}
 	if f.Volume, err = c.API.GetVolume(ctx, rec.PV); err != nil {
@@ -320,8 +320,8 @@ func (c *Controller) recordFacts(ctx context.Context, w *poolWorker, h disk.Hand
 }
 
 // beside reports whether a volume object is of a pool of this node other than this one.
-func (c *Controller) beside(w *poolWorker, v *corev1.PersistentVolume) bool {
-	return w.OfOneNode() && slices.ContainsFunc(c.pools, func(p plan.Pool) bool {
+func (c *frame) beside(w *poolWorker, v *corev1.PersistentVolume) bool {
+	return w.OfOneNode() && slices.ContainsFunc(c.configured, func(p plan.Pool) bool {
 		return p.Name != w.Name && p.OfOneNode() && c.InPool(v, p)
 	})
 }
@@ -329,7 +329,7 @@ func (c *Controller) beside(w *poolWorker, v *corev1.PersistentVolume) bool {
 // contentOf is the VolumeSnapshotContent of a snapshot, nil if the cluster has none; unknown is
 // true as long as that cannot be told. Of several it is one that is in the way of the snapshot
 // going, if one is.
-func (c *Controller) contentOf(handle string) (of *snapshotapi.Content, unknown bool) {
+func (c *copies) contentOf(handle string) (of *snapshotapi.Content, unknown bool) {
 	if c.Contents == nil || !c.Contents.Watched() {
 		return nil, true
 	}
@@ -343,7 +343,7 @@ func (c *Controller) contentOf(handle string) (of *snapshotapi.Content, unknown 
 
 // putBackRecorded takes a volume out of the trash whose object no daemon watches, and is kept. Of
 // scope every-node a tombstone says so.
-func (c *Controller) putBackRecorded(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, v plan.Verdict) error {
+func (c *volumes) putBackRecorded(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, v plan.Verdict) error {
 	if rec.Scope == plan.ScopeEveryNode {
 		return w.everyNode.ApplyTombstone(h, rec, v)
 	}
@@ -370,7 +370,7 @@ func ignoreNotLeading(err error) error {
 }
 
 // undo removes a volume that was never published. One that has data in it was: it is left alone.
-func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
+func (c *volumes) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
 	if err := w.elector.Fence(ctx); err != nil {
 		return ignoreNotLeading(err)
 	}
@@ -398,7 +398,7 @@ func (c *Controller) undo(ctx context.Context, w *poolWorker, h disk.Handle, rec
 
 // orphan tells of a volume that is kept without an object. What is whole in the trash may be just
 // about to be discarded by a worker that let the object go, since the records were read.
-func (c *Controller) orphan(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
+func (c *volumes) orphan(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) error {
 	if rec.Kind == record.Volume && rec.Place == record.InTrash {
 		if c.begun.Has(removingKey(rec.PV)) {
 			return nil
@@ -411,14 +411,14 @@ func (c *Controller) orphan(ctx context.Context, w *poolWorker, h disk.Handle, r
 			return c.discard(ctx, w, rec.PV)
 		}
 	}
-	if rec.Kind == record.Snapshot && c.letsContentGo(rec.PV) {
+	if rec.Kind == record.Snapshot && c.copies.letsContentGo(rec.PV) {
 		return nil // its content's worker is about to have it go
 	}
 	c.reportOrphan(w, rec)
 	return nil
 }
 
-func (c *Controller) reportOrphan(w *poolWorker, rec record.Record) {
+func (c *volumes) reportOrphan(w *poolWorker, rec record.Record) {
 	w.tally.judge(rec.PV, stateOrphaned)
 	if !c.said.New("orphan/"+rec.PV, plan.ReasonOrphaned) {
 		return

@@ -45,7 +45,7 @@ func (w *poolWorker) asReported(now gate.State) gate.State {
 }
 
 // Reported is the state of a pool as it is reported to people and metrics.
-func (c *Controller) Reported(pool string) gate.State {
+func (c *pools) Reported(pool string) gate.State {
 	state := c.Gate.State(pool)
 	if w := c.workers[pool]; w != nil && pool != "" {
 		return w.asReported(state)

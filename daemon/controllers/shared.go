@@ -14,7 +14,7 @@ import (
 )
 
 // newElector makes the elector of a shared pool.
-func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
+func (c *pools) newElector(w *poolWorker) *leadership.Elector {
 	return leadership.New(leadership.Options{
 		Pool: w.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, w},
 		Events: c.Events, Log: c.Log, Clock: leadership.BootTime,
@@ -34,7 +34,7 @@ func (c *Controller) newElector(w *poolWorker) *leadership.Elector {
 
 // LeaseChanged is called with each lease that the watch brings, and with nil for one that was
 // deleted.
-func (c *Controller) LeaseChanged(name string, lease *leadership.Lease) {
+func (c *pools) LeaseChanged(name string, lease *leadership.Lease) {
 	for _, w := range c.workers {
 		w.elector.Changed(name, lease)
 	}
@@ -42,7 +42,7 @@ func (c *Controller) LeaseChanged(name string, lease *leadership.Lease) {
 
 // Leader is the identity of the daemon that works in a shared pool: "" where there is none, and for
 // other pools.
-func (c *Controller) Leader(pool string) string {
+func (c *pools) Leader(pool string) string {
 	if w := c.workers[pool]; w != nil {
 		return w.elector.Leader()
 	}
@@ -53,7 +53,7 @@ func (c *Controller) Leader(pool string) string {
 // removed before. The API server was restored to a day before it was made; or this daemon was
 // paused after it decided to make it, and another one made it, and removes it because the claim is
 // gone.
-func (c *Controller) mayPutBack(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) error {
+func (c *claims) mayPutBack(ctx context.Context, w *poolWorker, claim *corev1.PersistentVolumeClaim) error {
 	if err := w.elector.Fence(ctx); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (c *Controller) mayPutBack(ctx context.Context, w *poolWorker, claim *corev
 
 // storage is a shared pool's storage on this host, as its elector sees it.
 type storage struct {
-	c *Controller
+	c *pools
 	w *poolWorker
 }
 

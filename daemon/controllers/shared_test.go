@@ -24,8 +24,8 @@ import (
 
 const me = "node-a_1"
 
-// cluster has one lease, one volume and the volume's claim, and notes what is written.
-type cluster struct {
+// leased has one lease, one volume and the volume's claim, and notes what is written.
+type leased struct {
 	API
 	lease  *leadership.Lease
 	volume *corev1.PersistentVolume
@@ -41,7 +41,7 @@ func (j *journal) note(what string) { *j = append(*j, what) }
 
 func (j *journal) String() string { return strings.Join(*j, ", ") }
 
-func (c *cluster) ReadLease(context.Context, string) (*leadership.Lease, error) {
+func (c *leased) ReadLease(context.Context, string) (*leadership.Lease, error) {
 	if c.lease == nil {
 		return nil, nil
 	}
@@ -49,32 +49,32 @@ func (c *cluster) ReadLease(context.Context, string) (*leadership.Lease, error) 
 	return &lease, nil
 }
 
-func (c *cluster) WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error) {
+func (c *leased) WriteLease(ctx context.Context, l leadership.Lease) (*leadership.Lease, error) {
 	c.lease = &l
 	return c.ReadLease(ctx, l.Name)
 }
 
-func (c *cluster) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+func (c *leased) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
 	if c.volume == nil || c.volume.Name != name {
 		return nil, nil
 	}
 	return c.volume.DeepCopy(), nil
 }
 
-func (c *cluster) GetClaim(context.Context, string, string) (*corev1.PersistentVolumeClaim, error) {
+func (c *leased) GetClaim(context.Context, string, string) (*corev1.PersistentVolumeClaim, error) {
 	return c.claim, nil
 }
 
-func (c *cluster) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {
+func (c *leased) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {
 	if c.volume != nil {
 		visit(c.volume)
 	}
 	return nil
 }
 
-func (c *cluster) ClusterID(context.Context) (string, error) { return "c", nil }
+func (c *leased) ClusterID(context.Context) (string, error) { return "c", nil }
 
-func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
+func (c *leased) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	if c.volume == nil {
 		return nil, nil
 	}
@@ -84,7 +84,7 @@ func (c *cluster) ReleaseFinalizer(context.Context, *corev1.PersistentVolume) (*
 }
 
 // grow is a claim of the volume that requests more than it has, as its status says already.
-func (c *cluster) grow(pv *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+func (c *leased) grow(pv *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
 	size := func(text string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(text)}
 	}
@@ -97,17 +97,17 @@ func (c *cluster) grow(pv *corev1.PersistentVolume) *corev1.PersistentVolumeClai
 	return c.claim
 }
 
-func (c *cluster) SetCapacity(context.Context, *corev1.PersistentVolume, resource.Quantity) error {
+func (c *leased) SetCapacity(context.Context, *corev1.PersistentVolume, resource.Quantity) error {
 	c.done.note("object")
 	return nil
 }
 
-func (c *cluster) PatchClaimStatus(context.Context, *corev1.PersistentVolumeClaim, plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error) {
+func (c *leased) PatchClaimStatus(context.Context, *corev1.PersistentVolumeClaim, plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error) {
 	c.done.note("status")
 	return c.claim, nil
 }
 
-func (c *cluster) DeleteVolume(context.Context, *corev1.PersistentVolume) error {
+func (c *leased) DeleteVolume(context.Context, *corev1.PersistentVolume) error {
 	c.done.note("object deleted")
 	c.volume = nil
 	return nil
@@ -191,7 +191,7 @@ type deafSpeaker struct{}
 func (deafSpeaker) Event(corev1.ObjectReference, string, string, string) {}
 
 // fenced is a controller that holds the lease of one shared pool, with a volume that is released.
-func fenced() (*Controller, *poolWorker, *cluster, *drawer) {
+func fenced() (*Controller, *poolWorker, *leased, *drawer) {
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pvc-u", UID: "v", Finalizers: []string{plan.Finalizer},
@@ -207,14 +207,14 @@ func fenced() (*Controller, *poolWorker, *cluster, *drawer) {
 	}
 	done := &journal{}
 	disk := &drawer{done: done, record: record.Record{PV: pv.Name, Namespace: "ns", Claim: "c", ClaimUID: "u", Directory: pv.Name, Place: record.InPool, Scope: plan.ScopeShared, Requested: 2 << 20}}
-	server := &cluster{done: done, volume: pv}
+	server := &leased{done: done, volume: pv}
 	c, w := stand(&api{}, disk)
 	c.API, c.Identity, c.Provisioner, c.Events = server, me, plan.DefaultProvisioner, deafSpeaker{}
 	w.Pool = plan.Pool{Name: "fast", Path: "/srv/fast", Scope: plan.ScopeShared}
-	c.cluster, c.expander = c.newCluster(), c.newExpander()
+	c.identity, c.expander = c.newIdentity(), c.newExpander()
 	w.owner = c.newOwner(w)
 	w.elector = leadership.New(leadership.Options{
-		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c, w}, Events: c.Events,
+		Pool: "fast", Provisioner: c.Provisioner, Identity: me, Node: c.Node, Leases: server, Storage: storage{c.pools, w}, Events: c.Events,
 		Log: c.Log, Clock: func() time.Duration { return server.now }, Resumed: func() {}, Requested: func(error) {},
 	})
 	server.now += time.Minute
@@ -223,14 +223,14 @@ func fenced() (*Controller, *poolWorker, *cluster, *drawer) {
 }
 
 // lost are the ways in which a daemon holds the lease no more and has not heard of it.
-var lost = map[string]func(c *cluster){
-	"another took it":                         func(c *cluster) { c.lease.Holder, c.lease.Term.Number = "node-b_1", 2 },
-	"another had it in between":               func(c *cluster) { c.lease.Term.Number = 3 },
-	"it was deleted":                          func(c *cluster) { c.lease = nil },
-	"it was deleted and made again":           func(c *cluster) { c.lease.Term.UID = "m" },
-	"another daemon of its name has it":       func(c *cluster) { c.lease.Holder = "node-a_2" },
-	"it only reports":                         func(c *cluster) { c.lease.Reporter = true },
-	"it was asleep for longer than it trusts": func(c *cluster) { c.now += leadership.Trust },
+var lost = map[string]func(c *leased){
+	"another took it":                         func(c *leased) { c.lease.Holder, c.lease.Term.Number = "node-b_1", 2 },
+	"another had it in between":               func(c *leased) { c.lease.Term.Number = 3 },
+	"it was deleted":                          func(c *leased) { c.lease = nil },
+	"it was deleted and made again":           func(c *leased) { c.lease.Term.UID = "m" },
+	"another daemon of its name has it":       func(c *leased) { c.lease.Holder = "node-a_2" },
+	"it only reports":                         func(c *leased) { c.lease.Reporter = true },
+	"it was asleep for longer than it trusts": func(c *leased) { c.now += leadership.Trust },
 }
 
 // opened is a handle on a pool that is open.
@@ -268,7 +268,7 @@ var acts = map[string]struct {
 		return c.putBackRecorded(ctx, w, h, record.Record{PV: pv.Name}, plan.Verdict{})
 	}, "put back"},
 	"purge": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		c.API.(*cluster).volume = nil
+		c.API.(*leased).volume = nil
 		_, err := c.purge(ctx, w, pv.Name)
 		return err
 	}, "purge"},
@@ -279,11 +279,11 @@ var acts = map[string]struct {
 		return c.makeAgain(ctx, w, h, pv)
 	}, "made again"},
 	"expand": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		_, err := c.expand(ctx, w, c.API.(*cluster).grow(pv))
+		_, err := c.expand(ctx, w, c.API.(*leased).grow(pv))
 		return err
 	}, "resize, object, status"},
 	"records": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		c.API.(*cluster).volume = nil
+		c.API.(*leased).volume = nil
 		return c.recheck(ctx, w)
 	}, "sweep, undo"},
 }
@@ -311,7 +311,7 @@ func TestNothingWithoutTheLease(t *testing.T) {
 // makeAgain has the claim of a volume that was removed get a volume.
 func (c *Controller) makeAgain(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
-	if api := c.API.(*cluster); api.claim == nil {
+	if api := c.API.(*leased); api.claim == nil {
 		api.claim = claim
 	}
 	facts := plan.ClaimFacts{RequestFacts: plan.RequestFacts{Self: c.Self, Pool: w.Pool}, Claim: claim}
@@ -338,18 +338,18 @@ func TestRemovedIsPutBackForItsClaim(t *testing.T) {
 // be put back.
 func TestObjectStaysIfThingsChanged(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u"}}
-	changes := map[string]func(c *cluster){
-		"the claim is there again": func(c *cluster) { c.claim = claim },
-		"it is bound again": func(c *cluster) {
+	changes := map[string]func(c *leased){
+		"the claim is there again": func(c *leased) { c.claim = claim },
+		"it is bound again": func(c *leased) {
 			c.claim, c.volume.Status.Phase = claim, corev1.VolumeBound
 		},
-		"it is retained now": func(c *cluster) {
+		"it is retained now": func(c *leased) {
 			c.volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 		},
-		"it points elsewhere": func(c *cluster) { c.volume.Spec.HostPath.Path = "/srv/fast/other" },
+		"it points elsewhere": func(c *leased) { c.volume.Spec.HostPath.Path = "/srv/fast/other" },
 	}
 	for how, lose := range lost {
-		changes[how] = func(c *cluster) { lose(c) }
+		changes[how] = func(c *leased) { lose(c) }
 	}
 	for _, action := range []plan.Action{plan.Delete, plan.Archive} {
 		for how, change := range changes {
@@ -409,7 +409,7 @@ func TestProof(t *testing.T) {
 	} {
 		ctl, w := stand(&api{}, &shelf{records: []record.Record{c.record}})
 		ctl.Listers.Volumes = one[*corev1.PersistentVolume]{c.volume}
-		if got := (storage{ctl, w}).Proof(t.Context()); got != c.want {
+		if got := (storage{ctl.pools, w}).Proof(t.Context()); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 //	discarded       its files may go: purged
 //
 // What never was ready has no user, and is discarded at once.
-func (c *Controller) removeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) error {
+func (c *copies) removeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) error {
 	rec := *f.Snapshot
 	var err error
 	switch {
@@ -55,7 +55,7 @@ func contentKey(uid string) string { return contentKeys + uid + "/" }
 
 // letContentGo is releaseContent that remembers by key that it may have been done, as long as it is
 // not known.
-func (c *Controller) letContentGo(ctx context.Context, of *snapshotapi.Content, key string) (released bool, err error) {
+func (c *copies) letContentGo(ctx context.Context, of *snapshotapi.Content, key string) (released bool, err error) {
 	now, err := c.clearContent(ctx, of)
 	if err != nil {
 		return false, err
@@ -71,14 +71,14 @@ func (c *Controller) letContentGo(ctx context.Context, of *snapshotapi.Content, 
 
 // letsContentGo reports whether this process is about to let a content of a handle go, or to
 // discard its snapshot.
-func (c *Controller) letsContentGo(handle string) bool {
+func (c *copies) letsContentGo(handle string) bool {
 	return slices.ContainsFunc(c.begun.Under(contentKeys), func(rest string) bool {
 		return strings.HasSuffix(rest, "/"+handle)
 	})
 }
 
 // releaseContent lets a content go whose data is not here, or stays.
-func (c *Controller) releaseContent(ctx context.Context, of *snapshotapi.Content) (released bool, err error) {
+func (c *copies) releaseContent(ctx context.Context, of *snapshotapi.Content) (released bool, err error) {
 	now, err := c.clearContent(ctx, of)
 	if err != nil {
 		return false, err
@@ -89,7 +89,7 @@ func (c *Controller) releaseContent(ctx context.Context, of *snapshotapi.Content
 // contentLetGo looks at a content that this process let go without a response, and that the watch
 // has. It is done if it went, but for the finalizers of others. If it is to stay after all, that it
 // was let go is forgotten.
-func (c *Controller) contentLetGo(ctx context.Context, i item) (done bool, err error) {
+func (c *copies) contentLetGo(ctx context.Context, i item) (done bool, err error) {
 	if len(c.begun.Under(contentKey(i.uid))) == 0 {
 		return false, nil
 	}
@@ -106,7 +106,7 @@ func (c *Controller) contentLetGo(ctx context.Context, i item) (done bool, err e
 	return false, nil
 }
 
-func (c *Controller) contentStays(uid string) {
+func (c *copies) contentStays(uid string) {
 	for _, rest := range c.begun.Under(contentKey(uid)) {
 		c.begun.End(contentKey(uid) + rest)
 	}
@@ -114,7 +114,7 @@ func (c *Controller) contentStays(uid string) {
 
 // contentStaysAfterAll is staysAfterAll for contents. What the watch brings of before the content
 // was let go proves nothing.
-func (c *Controller) contentStaysAfterAll(now *snapshotapi.Content) {
+func (c *copies) contentStaysAfterAll(now *snapshotapi.Content) {
 	if plan.GoesWithData(now) {
 		return
 	}
@@ -128,7 +128,7 @@ func (c *Controller) contentStaysAfterAll(now *snapshotapi.Content) {
 
 // finishContent has the data go of each content with this UID that this process let go, and that is
 // gone.
-func (c *Controller) finishContent(ctx context.Context, uid string) (time.Duration, error) {
+func (c *copies) finishContent(ctx context.Context, uid string) (time.Duration, error) {
 	for _, rest := range c.begun.Under(contentKey(uid)) {
 		if err := c.discardSnapshot(ctx, contentKey(uid)+rest); err != nil {
 			return 0, err
@@ -138,7 +138,7 @@ func (c *Controller) finishContent(ctx context.Context, uid string) (time.Durati
 }
 
 // finishContents is finishLetGo for contents.
-func (c *Controller) finishContents(ctx context.Context) {
+func (c *copies) finishContents(ctx context.Context) {
 	if c.Contents == nil {
 		return
 	}
@@ -163,7 +163,7 @@ func (c *Controller) finishContents(ctx context.Context) {
 
 // discardSnapshot has the files of a snapshot go whose content this process let go. It opens the
 // pool anew, as discard does.
-func (c *Controller) discardSnapshot(ctx context.Context, key string) error {
+func (c *copies) discardSnapshot(ctx context.Context, key string) error {
 	at := strings.Split(key, "/") // no name of a pool, and no handle that has a record, has a slash
 	w, handle := c.workers[at[len(at)-2]], at[len(at)-1]
 	h, _ := w.disk.Open(ctx)
@@ -178,7 +178,7 @@ func (c *Controller) discardSnapshot(ctx context.Context, key string) error {
 // clearContent takes from a content's status what says that there is a snapshot, and returns the
 // content as it is then: what was changed since it was decided is a conflict, here and in the next
 // request.
-func (c *Controller) clearContent(ctx context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
+func (c *copies) clearContent(ctx context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
 	if of.Status == nil {
 		return of, nil
 	}
@@ -187,7 +187,7 @@ func (c *Controller) clearContent(ctx context.Context, of *snapshotapi.Content) 
 
 // putSnapshotBack takes a snapshot out of the trash whose content stays, or is to go without its
 // data.
-func (c *Controller) putSnapshotBack(f plan.ContentFacts, t takenIn, v plan.Verdict) error {
+func (c *copies) putSnapshotBack(f plan.ContentFacts, t takenIn, v plan.Verdict) error {
 	if err := t.h.PutBack(f.Snapshot.PV, f.Snapshot.ClaimUID); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (c *Controller) putSnapshotBack(f plan.ContentFacts, t takenIn, v plan.Verd
 
 // holder is a content that is in the way of the files of its snapshot going, as far as the watch
 // has it, nil for none.
-func (c *Controller) holder(handle string) *snapshotapi.Content {
+func (c *copies) holder(handle string) *snapshotapi.Content {
 	if of, unknown := c.contentOf(handle); !unknown && plan.HoldsData(of) {
 		return of
 	}

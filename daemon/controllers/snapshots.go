@@ -26,7 +26,7 @@ const contentWorkers = 4
 
 // ContentChanged is called with each VolumeSnapshotContent of the daemon's driver that came,
 // changed or went (now is nil).
-func (c *Controller) ContentChanged(was, now *snapshotapi.Content) {
+func (c *copies) ContentChanged(was, now *snapshotapi.Content) {
 	if now != nil {
 		c.contentStaysAfterAll(now)
 	} else {
@@ -46,7 +46,7 @@ func (c *Controller) ContentChanged(was, now *snapshotapi.Content) {
 func contentItem(of *snapshotapi.Content) item { return item{name: of.Name, uid: string(of.UID)} }
 
 // requeueContents looks again at each content: a pool opened, or the API server responds again.
-func (c *Controller) requeueContents() {
+func (c *copies) requeueContents() {
 	if c.Contents == nil {
 		return
 	}
@@ -57,7 +57,7 @@ func (c *Controller) requeueContents() {
 
 // content looks at one VolumeSnapshotContent. What it writes or destroys it decides on an object
 // read from the API just now.
-func (c *Controller) content(ctx context.Context, i item) (time.Duration, error) {
+func (c *copies) content(ctx context.Context, i item) (time.Duration, error) {
 	after, err := c.lookAtContent(ctx, i)
 	c.noteContent(i, err)
 	if apierrors.IsConflict(err) {
@@ -66,7 +66,7 @@ func (c *Controller) content(ctx context.Context, i item) (time.Duration, error)
 	return after, err
 }
 
-func (c *Controller) lookAtContent(ctx context.Context, i item) (time.Duration, error) {
+func (c *copies) lookAtContent(ctx context.Context, i item) (time.Duration, error) {
 	known, is := c.Contents.Get(i.name)
 	if !is || string(known.UID) != i.uid {
 		c.dropContent(i)
@@ -98,10 +98,10 @@ func (c *Controller) lookAtContent(ctx context.Context, i item) (time.Duration, 
 // contentAgain is when to look again at a content that was changed while it was worked on.
 const contentAgain = 100 * time.Millisecond
 
-func (c *Controller) actOnContent(ctx context.Context, f plan.ContentFacts, t takenIn, v plan.Verdict) (time.Duration, error) {
+func (c *copies) actOnContent(ctx context.Context, f plan.ContentFacts, t takenIn, v plan.Verdict) (time.Duration, error) {
 	uid := string(f.Content.UID)
 	if f.Content.DeletionTimestamp != nil {
-		c.copies.cancel(uid)
+		c.running.cancel(uid)
 	}
 	switch {
 	case v.Action == plan.Ignore, v.Action == plan.Wait && v.Reason == "":
@@ -134,7 +134,7 @@ func (c *Controller) actOnContent(ctx context.Context, f plan.ContentFacts, t ta
 		return 0, err
 	case plan.Wait, plan.Refuse:
 		if f.Origin != nil && f.Snapshot != nil { // another claim's data may be in it
-			c.copies.cancel(uid)
+			c.running.cancel(uid)
 			t.w.purges.Add(item{name: f.Snapshot.PV})
 			if err := t.h.Undo(f.Snapshot.PV); err != nil && !errors.Is(err, volume.ErrPlace) {
 				return 0, err
@@ -147,7 +147,7 @@ func (c *Controller) actOnContent(ctx context.Context, f plan.ContentFacts, t ta
 
 // takeContent writes this node's name on a content. Where the policies confine tokens, what another
 // node has taken stays so.
-func (c *Controller) takeContent(ctx context.Context, f *plan.ContentFacts) error {
+func (c *copies) takeContent(ctx context.Context, f *plan.ContentFacts) error {
 	held := plan.NodeOfContent(f.Content)
 	if held == c.Node {
 		return nil
@@ -163,10 +163,10 @@ func (c *Controller) takeContent(ctx context.Context, f *plan.ContentFacts) erro
 
 // dropContent ends the work on a content that is gone. What was made for it and is not whole goes
 // by its record.
-func (c *Controller) dropContent(i item) {
+func (c *copies) dropContent(i item) {
 	c.said.Forget(i.uid)
-	c.copies.cancel(i.uid)
-	c.inFlight.forget(i.uid)
+	c.running.cancel(i.uid)
+	c.claims.inFlight.forget(i.uid)
 	for _, w := range c.workers {
 		if w.TakesSnapshots() {
 			signal(w.recheck)
@@ -182,13 +182,13 @@ type takenIn struct {
 
 // contentFacts looks in this node's pools for the content's snapshot, and for the volume that it is
 // made of.
-func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) (f plan.ContentFacts, t takenIn) {
-	f = plan.ContentFacts{Self: c.Self, Content: of, Nodes: c.nodes.last()}
+func (c *copies) contentFacts(ctx context.Context, of *snapshotapi.Content) (f plan.ContentFacts, t takenIn) {
+	f = plan.ContentFacts{Self: c.Self, Content: of, Nodes: c.cluster.nodes.last()}
 	state := "stays"
 	if of.DeletionTimestamp != nil {
 		state = "goes"
 	}
-	f.Age = c.inFlight.chosen(string(of.UID), state)
+	f.Age = c.claims.inFlight.chosen(string(of.UID), state)
 	f.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
 		snapshot, err := h.LookupSnapshot(of.Handle())
 		if err != nil {
@@ -232,7 +232,7 @@ func (c *Controller) contentFacts(ctx context.Context, of *snapshotapi.Content) 
 
 // originOf reads whose the volume of a content is now. It is asked for when all else is fine,
 // before a copy and when that has ended.
-func (c *Controller) originOf(ctx context.Context, of *snapshotapi.Content, t takenIn) (*plan.Origin, error) {
+func (c *copies) originOf(ctx context.Context, of *snapshotapi.Content, t takenIn) (*plan.Origin, error) {
 	var o plan.Origin
 	ref := of.Spec.SnapshotRef
 	if t.w.SnapshotSpace > 0 {
@@ -267,8 +267,8 @@ func (c *Controller) originOf(ctx context.Context, of *snapshotapi.Content, t ta
 
 // eachPool looks into this node's pools until one has what is looked for. It returns why one could
 // not be looked into, "" if that does not matter.
-func (c *Controller) eachPool(ctx context.Context, look func(w *poolWorker, h disk.Handle) (found bool, err error)) (unread string) {
-	for _, p := range c.pools {
+func (c *copies) eachPool(ctx context.Context, look func(w *poolWorker, h disk.Handle) (found bool, err error)) (unread string) {
+	for _, p := range c.configured {
 		if !p.OfOneNode() {
 			continue
 		}
@@ -292,9 +292,9 @@ func (c *Controller) eachPool(ctx context.Context, look func(w *poolWorker, h di
 }
 
 // takeSnapshot makes the copy, beside the worker, and says that it is ready when it is.
-func (c *Controller) takeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) (time.Duration, error) {
+func (c *copies) takeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) (time.Duration, error) {
 	made, again := snapshotSpec(f), contentItem(f.Content)
-	if f.Content.Failure() != "" && !c.copies.known(again.uid) { // it is over
+	if f.Content.Failure() != "" && !c.running.known(again.uid) { // it is over
 		none := false
 		if err := c.Snapshots.SetContentStatus(ctx, f.Content, snapshotapi.ContentStatus{ReadyToUse: &none}); err != nil {
 			return 0, err
@@ -312,7 +312,7 @@ func (c *Controller) takeSnapshot(ctx context.Context, f plan.ContentFacts, t ta
 	}
 	rec, err := t.h.LookupSnapshot(made.PV)
 	if err != nil || rec == nil {
-		c.copies.cancel(again.uid)
+		c.running.cancel(again.uid)
 		return lag, err
 	}
 	now, err := c.Snapshots.GetContent(ctx, f.Content.Name)
@@ -332,7 +332,7 @@ const (
 // announce says that a snapshot is ready. A crash before the record says so leaves one that is made
 // again; one after it leaves a snapshot that is whole, of which the next start says that it is
 // ready.
-func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenIn, rec record.Record) error {
+func (c *copies) announce(ctx context.Context, f plan.ContentFacts, t takenIn, rec record.Record) error {
 	if err := t.h.Published(rec.PV); err != nil {
 		return err
 	}
@@ -344,11 +344,11 @@ func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenI
 		return err
 	}
 	uid := string(f.Content.UID)
-	how := c.copies.howMade(uid)
+	how := c.running.howMade(uid)
 	if rec.Atomic {
 		how = atOnce
 	}
-	message := fmt.Sprintf("snapshot %s is on node %s in pool %s%s%s", rec.PV, c.Node, f.Pool.Name, how, c.copies.takeLacking(uid))
+	message := fmt.Sprintf("snapshot %s is on node %s in pool %s%s%s", rec.PV, c.Node, f.Pool.Name, how, c.running.takeLacking(uid))
 	c.said.Forget(uid)
 	c.Metrics.Snapshot(plan.ReasonSnapshotReady)
 	c.Log.Info(message, "reason", plan.ReasonSnapshotReady, "snapshot", f.Content.Spec.SnapshotRef.Namespace+"/"+f.Content.Spec.SnapshotRef.Name, "pool", f.Pool.Name)
@@ -358,7 +358,7 @@ func (c *Controller) announce(ctx context.Context, f plan.ContentFacts, t takenI
 
 // snapshotFailed: what is left of a copy is in the trash, and is made anew once it is gone from
 // there.
-func (c *Controller) snapshotFailed(ctx context.Context, f plan.ContentFacts, t takenIn, err error) (time.Duration, error) {
+func (c *copies) snapshotFailed(ctx context.Context, f plan.ContentFacts, t takenIn, err error) (time.Duration, error) {
 	t.w.purges.Add(item{name: f.Content.Handle()})
 	switch {
 	case errors.Is(err, volume.ErrPlace), errors.Is(err, context.Canceled):
@@ -384,7 +384,7 @@ func (c *Controller) snapshotFailed(ctx context.Context, f plan.ContentFacts, t 
 // refuseContent says in the content's status why there is no snapshot, from where the
 // snapshot-controller takes it to the VolumeSnapshot. The status has what is so now, also if that
 // was told a while ago, and something else since.
-func (c *Controller) refuseContent(ctx context.Context, of *snapshotapi.Content, v plan.Verdict) error {
+func (c *copies) refuseContent(ctx context.Context, of *snapshotapi.Content, v plan.Verdict) error {
 	uid := string(of.UID)
 	told := !c.said.New(uid, v.Reason+" "+v.Message)
 	if v.Reason == "" || told && words.Same(of.Failure()) == words.Same(v.Message) {
@@ -407,7 +407,7 @@ func (c *Controller) refuseContent(ctx context.Context, of *snapshotapi.Content,
 
 // tellOfContent tells what no status can have: that of a content that is ready, or that another
 // node has taken.
-func (c *Controller) tellOfContent(of *snapshotapi.Content, v plan.Verdict) {
+func (c *copies) tellOfContent(of *snapshotapi.Content, v plan.Verdict) {
 	uid := string(of.UID)
 	switch {
 	case !c.said.New(uid, v.Reason+" "+v.Message):
@@ -418,7 +418,7 @@ func (c *Controller) tellOfContent(of *snapshotapi.Content, v plan.Verdict) {
 	}
 }
 
-func (c *Controller) warnOfContent(of *snapshotapi.Content, v plan.Verdict) {
+func (c *copies) warnOfContent(of *snapshotapi.Content, v plan.Verdict) {
 	ref := of.Spec.SnapshotRef
 	c.Metrics.Snapshot(v.Reason)
 	c.Log.Warn(v.Message, "reason", v.Reason, "snapshot", ref.Namespace+"/"+ref.Name)

@@ -44,25 +44,25 @@ func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	case WorkClaim:
 		defer c.copies.going.Wait()
 		for {
-			after, err := c.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
-			if !c.pods.finder.Look(ctx) {
+			after, err := c.claims.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
+			if !c.claims.pods.finder.Look(ctx) {
 				return after, err
 			}
 		}
 	case WorkContent:
 		defer c.copies.going.Wait()
-		return c.content(ctx, item{name: work.Name, uid: work.UID})
+		return c.copies.content(ctx, item{name: work.Name, uid: work.UID})
 	case WorkVolume:
-		return c.volume(ctx, w, work.Name)
+		return c.volumes.volume(ctx, w, work.Name)
 	case WorkPurge:
-		return c.purge(ctx, w, work.Name)
+		return c.volumes.purge(ctx, w, work.Name)
 	case WorkRecords:
-		return 0, c.recheck(ctx, w)
+		return 0, c.volumes.recheck(ctx, w)
 	case WorkHeld:
-		c.pods.end(work.UID)
+		c.claims.pods.end(work.UID)
 		return 0, nil
 	default:
-		c.look(ctx, w)
+		c.pools.look(ctx, w)
 		return 0, nil
 	}
 }
@@ -70,12 +70,12 @@ func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 // Begin learns which cluster the API server serves and looks at each pool, as a daemon does before
 // its work begins. It reports whether both was done before ctx ended.
 func (c *Controller) Begin(ctx context.Context) bool {
-	if !c.cluster.Identify(ctx) {
+	if !c.identity.Identify(ctx) {
 		return false
 	}
 	for name, w := range c.workers {
 		if name != "" {
-			c.look(ctx, w)
+			c.pools.look(ctx, w)
 		}
 	}
 	return ctx.Err() == nil
@@ -88,8 +88,8 @@ func (c *Controller) End() {
 		w.volumes.ShutDown()
 		w.purges.ShutDown()
 	}
-	if c.contents != nil {
-		c.contents.ShutDown()
+	if c.copies.contents != nil {
+		c.copies.contents.ShutDown()
 	}
 }
 
@@ -116,11 +116,11 @@ func (c *Controller) Memory() Memory {
 			m.Promised[name] = account
 		}
 	}
-	m.Held = c.pods.all()
-	c.inFlight.mu.Lock()
-	defer c.inFlight.mu.Unlock()
-	for _, uid := range slices.Sorted(maps.Keys(c.inFlight.claims)) {
-		known := c.inFlight.claims[uid]
+	m.Held = c.claims.pods.all()
+	c.claims.inFlight.mu.Lock()
+	defer c.claims.inFlight.mu.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(c.claims.inFlight.claims)) {
+		known := c.claims.inFlight.claims[uid]
 		if known.unpublished != "" {
 			m.Unpublished[uid] = known.unpublished
 		}
@@ -139,14 +139,14 @@ func (c *Controller) Remember(m Memory) {
 	for _, key := range m.Begun {
 		c.begun.Begin(key)
 	}
-	c.inFlight.mu.Lock()
-	c.inFlight.claims = nil
-	c.inFlight.mu.Unlock()
+	c.claims.inFlight.mu.Lock()
+	c.claims.inFlight.claims = nil
+	c.claims.inFlight.mu.Unlock()
 	for _, uid := range m.Published {
-		c.inFlight.published(uid)
+		c.claims.inFlight.published(uid)
 	}
 	for uid, pool := range m.Unpublished {
-		c.inFlight.made(uid, pool)
+		c.claims.inFlight.made(uid, pool)
 	}
 	for name, w := range c.workers {
 		if w.Scope == plan.ScopeEveryNode {
@@ -154,17 +154,17 @@ func (c *Controller) Remember(m Memory) {
 		}
 		w.disk.Account.Remember(m.Promised[name])
 	}
-	c.pods.remember(m.Held, c.reserved)
-	c.expander = c.newExpander()
+	c.claims.pods.remember(m.Held, c.claims.reserved)
+	c.claims.expander = c.claims.newExpander()
 	c.copies.remember(m.Copies)
-	c.sources.forget()
+	c.copies.sources.forget()
 	c.said, c.limiter = report.Dedup{}, report.Limiter{} // what was told is told again
 	c.refusals = c.newRefusals()
 }
 
 // reserved is what ends the reservation of a claim's room: nothing where its volume had a promise
 // before.
-func (c *Controller) reserved(uid string) (drop func()) {
+func (c *claims) reserved(uid string) (drop func()) {
 	claim := corev1.PersistentVolumeClaim{}
 	claim.UID = types.UID(uid)
 	for _, w := range c.workers {

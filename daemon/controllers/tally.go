@@ -190,7 +190,7 @@ func (t *tally) sum(objects []*corev1.PersistentVolume) map[string]int {
 }
 
 // States is how many volumes of a pool are in each state, nil before its records were read.
-func (c *Controller) States(pool string) map[string]int {
+func (c *volumes) States(pool string) map[string]int {
 	w := c.workers[pool]
 	if w == nil || pool == "" {
 		return nil

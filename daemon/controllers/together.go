@@ -106,7 +106,7 @@ func (t *together) remember(uids []string, drop func(uid string) func()) {
 }
 
 // ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
-func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) {
+func (c *claims) ClassChanged(_, _ *storagev1.StorageClass) {
 	for _, claim := range c.Listers.Claims.List() {
 		c.noteWaiting(nil, claim)
 	}
@@ -114,13 +114,13 @@ func (c *Controller) ClassChanged(_, _ *storagev1.StorageClass) {
 }
 
 // noteWaiting keeps account of a claim that waits for its volume (now is nil: it is gone).
-func (c *Controller) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
+func (c *claims) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 	claim := cmp.Or(now, was)
 	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
 	if now != nil && known {
-		pool, refusal := c.Resolve(plan.ClassFor(now, class), c.pools)
+		pool, refusal := c.Resolve(plan.ClassFor(now, class), c.configured)
 		f := plan.ClaimFacts{Claim: now, Class: class, RequestFacts: plan.RequestFacts{
-			Self: c.Self, Pool: pool, Refusal: refusal, Nodes: c.nodes.last(),
+			Self: c.Self, Pool: pool, Refusal: refusal, Nodes: c.cluster.nodes.last(),
 			Room: capacity.Room{Free: math.MaxUint64},
 		}}
 		if node, known := c.Listers.Nodes.Get(c.Node); known {
@@ -138,7 +138,7 @@ func (c *Controller) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 
 // mayMake reports whether a claim's volume can be made as far as the other claims of its pod go. If
 // not, they are given back with it, or wait with it.
-func (c *Controller) mayMake(
+func (c *claims) mayMake(
 	ctx context.Context, f plan.ClaimFacts,
 ) (may bool, after time.Duration, err error) {
 	key := f.Claim.Namespace + "/" + f.Claim.Name
@@ -175,7 +175,7 @@ func (c *Controller) mayMake(
 // allFits reports whether a claim need not be compared with its pod's other claims: there is none,
 // or all that waits in its namespace, and comes to this node from others at this moment, has room.
 // Then it has its own, by which reserveBegun knows its pod.
-func (c *Controller) allFits(ctx context.Context, f plan.ClaimFacts) bool {
+func (c *claims) allFits(ctx context.Context, f plan.ClaimFacts) bool {
 	if c.AllHeld != nil && !c.AllHeld(f.Claim.Namespace) {
 		return false
 	}
@@ -197,7 +197,7 @@ func (c *Controller) allFits(ctx context.Context, f plan.ClaimFacts) bool {
 }
 
 // fit reports whether the pools have room for so much, as far as is known without reading records.
-func (c *Controller) fit(ctx context.Context, need podclaims.Need) bool {
+func (c *claims) fit(ctx context.Context, need podclaims.Need) bool {
 	delete(need.Bytes, "") // another namespace's, which are refused
 	sums := map[string]uint64{}
 	for pool, bytes := range need.Bytes {
@@ -220,7 +220,7 @@ func (c *Controller) fit(ctx context.Context, need podclaims.Need) bool {
 // reserveBegun reserves what is missing of the claims of those pods of a namespace of which one has
 // its volume here, or its room: they can run on no other node. The daemon may have been restarted
 // since that one was made, or have known of no need to reserve more.
-func (c *Controller) reserveBegun(ctx context.Context, namespace string) error {
+func (c *claims) reserveBegun(ctx context.Context, namespace string) error {
 	here := c.volumesHere(namespace)
 	for _, pod := range c.pods.finder.Listed(namespace) {
 		if !slices.ContainsFunc(pod.Claims, func(name string) bool {
@@ -238,19 +238,19 @@ func (c *Controller) reserveBegun(ctx context.Context, namespace string) error {
 
 // holds reports whether room is held for a claim, and is there: what a crash left of a volume is
 // removed, and its promise with it.
-func (c *Controller) holds(claim *corev1.PersistentVolumeClaim) bool {
+func (c *claims) holds(claim *corev1.PersistentVolumeClaim) bool {
 	return c.pods.has(string(claim.UID)) && c.promised(claim)
 }
 
 // promised reports whether a claim has its room.
-func (c *Controller) promised(claim *corev1.PersistentVolumeClaim) bool {
+func (c *claims) promised(claim *corev1.PersistentVolumeClaim) bool {
 	return slices.ContainsFunc(c.poolsOf(claim), func(pool string) bool {
 		return c.workers[pool].disk.Promised(plan.VolumeName(claim))
 	})
 }
 
 // reserveAll promises all claims of a pod their room, or says why not: then none has any.
-func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
+func (c *claims) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
 	claims := c.knownClaims(pod)
 	late, err := c.lateClaims(ctx, pod)
 	if err != nil {
@@ -260,7 +260,7 @@ func (c *Controller) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.To
 }
 
 // reserveKnown is reserveAll of these claims of a pod.
-func (c *Controller) reserveKnown(ctx context.Context, pod podclaims.Pod,
+func (c *claims) reserveKnown(ctx context.Context, pod podclaims.Pod,
 	claims []*corev1.PersistentVolumeClaim) (plan.Together, error) {
 	t := plan.Together{Pod: pod.Name}
 	for _, claim := range claims {
@@ -307,7 +307,7 @@ func (c *Controller) reserveKnown(ctx context.Context, pod podclaims.Pod,
 }
 
 // knownClaims are the claims of a pod that the watch has brought.
-func (c *Controller) knownClaims(pod podclaims.Pod) (all []*corev1.PersistentVolumeClaim) {
+func (c *claims) knownClaims(pod podclaims.Pod) (all []*corev1.PersistentVolumeClaim) {
 	for _, name := range pod.Claims {
 		if claim, known := c.Listers.Claims.Get(pod.Namespace + "/" + name); known {
 			all = append(all, claim)
@@ -319,7 +319,7 @@ func (c *Controller) knownClaims(pod podclaims.Pod) (all []*corev1.PersistentVol
 // lateClaims are those that it has not brought, and that have no volume: the watch of pods may be
 // ahead. They are requested, up to the first that is not there: the scheduler chooses no node for
 // such a pod, and who writes pods with names alone costs one request.
-func (c *Controller) lateClaims(ctx context.Context, pod podclaims.Pod) (
+func (c *claims) lateClaims(ctx context.Context, pod podclaims.Pod) (
 	late []*corev1.PersistentVolumeClaim, err error) {
 	here := c.volumesHere(pod.Namespace)
 	for _, name := range pod.Claims {
@@ -338,12 +338,12 @@ func (c *Controller) lateClaims(ctx context.Context, pod podclaims.Pod) (
 }
 
 // gather gathers what the rules about a claim's request depend on.
-func (c *Controller) gather(
+func (c *claims) gather(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim,
 ) (f plan.ClaimFacts, h disk.Handle, err error) {
 	f, h = c.claimFacts(ctx, claim)
 	if plan.SourceMatters(f) {
-		if f.From, err = c.sourceFacts(ctx, f); err != nil {
+		if f.From, err = c.copies.sourceFacts(ctx, f); err != nil {
 			return f, h, err
 		}
 		if of, is := f.DiskOfSource(); is {
@@ -351,7 +351,7 @@ func (c *Controller) gather(
 		}
 	}
 	if f.Pool.Source == plan.SourceCSI {
-		if f.Driver, err = c.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
+		if f.Driver, err = c.cluster.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
 			return f, h, err
 		}
 	}
@@ -360,7 +360,7 @@ func (c *Controller) gather(
 }
 
 // volumeHere is the name of a pod's claim that has its volume on this node, "" if none has.
-func (c *Controller) volumeHere(pod podclaims.Pod) string {
+func (c *claims) volumeHere(pod podclaims.Pod) string {
 	here := c.volumesHere(pod.Namespace)
 	if i := slices.IndexFunc(pod.Claims, func(name string) bool { return here[name] }); i >= 0 {
 		return pod.Claims[i]
@@ -369,7 +369,7 @@ func (c *Controller) volumeHere(pod podclaims.Pod) string {
 }
 
 // volumesHere are the names of a namespace's claims that have their volumes on this node.
-func (c *Controller) volumesHere(namespace string) map[string]bool {
+func (c *claims) volumesHere(namespace string) map[string]bool {
 	here := map[string]bool{}
 	for _, v := range c.Listers.Volumes.List() {
 		ref := v.Spec.ClaimRef
@@ -384,10 +384,10 @@ func (c *Controller) volumesHere(namespace string) map[string]bool {
 // refuseAll gives back the claims of a pod that are this node's, or has them wait. It returns when
 // to look at the claim of f again. One for which kube-controller-manager is about to ask comes again
 // by that: to write it now could collide with that (plan.ForClaim).
-func (c *Controller) refuseAll(
+func (c *claims) refuseAll(
 	ctx context.Context, f plan.ClaimFacts, t plan.Together,
 ) (after time.Duration, err error) {
-	nodes := c.nodeCount(ctx, time.Minute)
+	nodes := c.cluster.nodeCount(ctx, time.Minute)
 	for _, of := range t.Claims {
 		if plan.Chosen(of.Claim) != c.Node || plan.OnlySelected(of.Claim) {
 			continue
@@ -402,7 +402,7 @@ func (c *Controller) refuseAll(
 }
 
 // refuse tells why a claim has no volume, and gives it back if another node may have room.
-func (c *Controller) refuse(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
+func (c *claims) refuse(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
 	if v.Action == plan.Release {
 		return c.release(ctx, f, v)
 	}

@@ -82,7 +82,7 @@ func newPodWorld(t *testing.T) *podWorld {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.HostnameLabel: "host-a"}}}
 	p.Listers = Listers{Claims: p.claims, Classes: store[*storagev1.StorageClass]{"c": class},
 		Volumes: store[*corev1.PersistentVolume]{}, Nodes: store[*corev1.Node]{"node-a": node}}
-	p.Controller.pools = []plan.Pool{{Name: "fast", Path: "/srv/fast", Source: plan.SourceHostPath,
+	p.configured = []plan.Pool{{Name: "fast", Path: "/srv/fast", Source: plan.SourceHostPath,
 		Directory: func(pv, _, _ string) (string, error) { return pv, nil }}}
 	p.Gate.Set(hostcheck.Report{Pool: "fast", Size: 100 << 20, Available: 100 << 20, Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
 	return p
@@ -332,7 +332,7 @@ func TestPlace(t *testing.T) {
 	p.pod("db", "a", "b", "other", "none")
 	pods := store[*corev1.Pod]{"db": p.pods[0]}
 	p.Listers.Pods = pods
-	of := placer{p.Controller, map[string]time.Time{}}
+	of := placer{p.Controller.claims, map[string]time.Time{}}
 	of.round(t.Context())
 	of.round(t.Context())
 	slices.Sort(p.given)

@@ -15,7 +15,7 @@ import (
 // explainer tells claims without a node that they fit on none (plan, unplaced.go). All of it is of
 // one goroutine.
 type explainer struct {
-	*Controller
+	*cluster
 	claims map[string]*unplacedClaim // by UID
 	offers map[string]*plan.Offers   // by class, as they were read last
 	read   time.Time
@@ -49,8 +49,8 @@ const (
 )
 
 // explain tells claims why they have no node, until ctx ends.
-func (c *Controller) explain(ctx context.Context) {
-	e := explainer{Controller: c, claims: map[string]*unplacedClaim{}}
+func (c *cluster) explain(ctx context.Context) {
+	e := explainer{cluster: c, claims: map[string]*unplacedClaim{}}
 	for wait := explainEvery; ; wait = e.round(ctx) {
 		select {
 		case <-ctx.Done():
@@ -100,14 +100,14 @@ func (e *explainer) look(ctx context.Context, claim *corev1.PersistentVolumeClai
 	if state != nil && now.Before(state.due) {
 		return state.due.Sub(now), true
 	}
-	here, _, known := e.Capacity(class)
+	here, _, known := e.pools.Capacity(class)
 	if !known {
 		return 0, false
 	}
 	if state == nil {
 		state = &unplacedClaim{since: now}
 	}
-	_, refusal := e.Resolve(class, e.pools)
+	_, refusal := e.Resolve(class, e.configured)
 	v, err := e.decideUnplaced(ctx, plan.UnplacedFacts{Self: e.Self, Claim: claim, Class: class,
 		Here: here, Refusal: refusal, Unpublished: e.Published.RefusedFor(class.Name)}, state)
 	if err != nil {

@@ -17,7 +17,7 @@ const measureEvery = 30 * time.Second
 
 // measure reads what the volumes of a pool take, for the metrics and for the events about them. It
 // has a goroutine of its own, because a filesystem that hangs keeps it until the pool closes.
-func (c *Controller) measure(ctx context.Context, w *poolWorker) {
+func (c *pools) measure(ctx context.Context, w *poolWorker) {
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
 	var watch usage.Watch
@@ -33,14 +33,14 @@ func (c *Controller) measure(ctx context.Context, w *poolWorker) {
 }
 
 // takes keeps what was measured, for the status and for the metrics.
-func (c *Controller) takes(w *poolWorker, p usage.Pool) {
+func (c *pools) takes(w *poolWorker, p usage.Pool) {
 	w.takes.Store(&p)
 	c.Metrics.Usage(w.Name, p)
 }
 
 // Takes is what the volumes of a pool take by their quotas, or else by their directories, as last
 // measured; zero: not known.
-func (c *Controller) Takes(pool string) usage.Pool {
+func (c *pools) Takes(pool string) usage.Pool {
 	if w := c.workers[pool]; w != nil {
 		if p := w.takes.Load(); p != nil {
 			return *p
@@ -50,7 +50,7 @@ func (c *Controller) Takes(pool string) usage.Pool {
 }
 
 // measureOnce has no figures while the pool is closed: those of before may be of other storage.
-func (c *Controller) measureOnce(ctx context.Context, w *poolWorker, watch *usage.Watch) {
+func (c *pools) measureOnce(ctx context.Context, w *poolWorker, watch *usage.Watch) {
 	h, ok := w.disk.Open(ctx)
 	if !ok {
 		c.takes(w, usage.Pool{})
@@ -77,7 +77,7 @@ func (c *Controller) measureOnce(ctx context.Context, w *poolWorker, watch *usag
 }
 
 // warnNode tells the node what was found in a pool, unless it is "".
-func (c *Controller) warnNode(pool, reason, message string) {
+func (c *pools) warnNode(pool, reason, message string) {
 	if message == "" {
 		return
 	}
@@ -88,7 +88,7 @@ func (c *Controller) warnNode(pool, reason, message string) {
 
 // nearlyFull tells the claim that a volume was made for. It is left out, which is false, if there
 // was too much to say of the namespace.
-func (c *Controller) nearlyFull(pool string, v usage.Volume) bool {
+func (c *pools) nearlyFull(pool string, v usage.Volume) bool {
 	if !c.mayWarn(v.Namespace) {
 		return false
 	}

@@ -21,7 +21,7 @@ import (
 
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
 // on objects read from the API just now, not on the watch's memory.
-func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (after time.Duration, err error) {
+func (c *volumes) volume(ctx context.Context, w *poolWorker, name string) (after time.Duration, err error) {
 	defer func() { c.noteVolume(name, err) }()
 	if done, after, err := w.everyNode.Look(ctx, name); done {
 		return after, err
@@ -80,7 +80,7 @@ func (c *Controller) volume(ctx context.Context, w *poolWorker, name string) (af
 // trash was told: the object went, or is about to, and no worker was told to empty the trash. What
 // is whole in the trash, and was not let go by this process, is looked at like every record without
 // an object. What is elsewhere is left to the comparison of all records.
-func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name string) (time.Duration, error) {
+func (c *volumes) finishRemoval(ctx context.Context, w *poolWorker, name string) (time.Duration, error) {
 	h, ok := w.disk.Open(ctx)
 	switch {
 	case !ok && c.begun.Has(letGoKey(name)):
@@ -118,7 +118,7 @@ func (c *Controller) finishRemoval(ctx context.Context, w *poolWorker, name stri
 	return 0, nil
 }
 
-func (c *Controller) volumeFacts(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
+func (c *volumes) volumeFacts(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
 	f := plan.VolumeFacts{Volume: pv, Self: c.Self}
 	var err error
 	if f.ClaimExists, f.Elsewhere, err = c.claimExists(ctx, pv); err != nil || w.Name == "" {
@@ -159,7 +159,7 @@ func claimOf(pv *corev1.PersistentVolume) string {
 }
 
 // claimExists reports whether a volume's claim exists, by UID, and whether it has another volume.
-func (c *Controller) claimExists(ctx context.Context, pv *corev1.PersistentVolume) (exists, elsewhere bool, err error) {
+func (c *volumes) claimExists(ctx context.Context, pv *corev1.PersistentVolume) (exists, elsewhere bool, err error) {
 	ref := pv.Spec.ClaimRef
 	if ref == nil {
 		return false, false, nil
@@ -182,7 +182,7 @@ var removed = map[plan.Action]string{
 
 // remove takes the data out of the way, durably, before the object goes: a crash in between leaves
 // the object, and the next try finds the directory moved and goes on.
-func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
+func (c *volumes) remove(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
 	if err := w.elector.Fence(ctx); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (c *Controller) remove(ctx context.Context, w *poolWorker, h disk.Handle, p
 //
 // A daemon that is told to end does all of it first. What it did without a response is remembered,
 // and looked at again before it ends (finishLetGo).
-func (c *Controller) letGo(ctx context.Context, w *poolWorker, pv *corev1.PersistentVolume) error {
+func (c *volumes) letGo(ctx context.Context, w *poolWorker, pv *corev1.PersistentVolume) error {
 	ctx, cancel := inTime(ctx)
 	defer cancel()
 	key := removingKey(pv.Name)
@@ -258,7 +258,7 @@ var errRemovedByOthers = errors.New("another client removed the volume object")
 // discard has a volume's files go whose object this process let go. It opens the pool anew: what
 // was decided is done, and the handle that it was decided with may have ended since, by a pool that
 // was closed for a moment.
-func (c *Controller) discard(ctx context.Context, w *poolWorker, pv string) error {
+func (c *volumes) discard(ctx context.Context, w *poolWorker, pv string) error {
 	if w.elector != nil { // this process may have been paused since
 		now, err := c.API.GetVolume(ctx, pv)
 		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
@@ -305,7 +305,7 @@ func letGoKey(pv string) string    { return "let go/" + pv }
 // stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory
 // is out of the way: a daemon that was paused before that step may have made it long after it was
 // decided. What is in the trash can be put back as long as its object is there.
-func (c *Controller) stillGoing(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
+func (c *volumes) stillGoing(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 	if w.elector == nil {
 		return nil
 	}
@@ -329,7 +329,7 @@ func (c *Controller) stillGoing(ctx context.Context, w *poolWorker, h disk.Handl
 }
 
 // diskFailed tells an error and passes it on, so that it is tried again.
-func (c *Controller) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err error) error {
+func (c *volumes) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err error) error {
 	if errors.Is(err, volume.ErrDirectoryReplaced) {
 		signal(w.kick)
 		return err
@@ -343,7 +343,7 @@ func (c *Controller) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err 
 	return err
 }
 
-func (c *Controller) reportVolume(w *poolWorker, pv *corev1.PersistentVolume, v plan.Verdict) {
+func (c *volumes) reportVolume(w *poolWorker, pv *corev1.PersistentVolume, v plan.Verdict) {
 	if v.Reason == "" || !c.said.New(string(pv.UID), v.Reason+" "+v.Message) {
 		return
 	}
@@ -357,7 +357,7 @@ func (c *Controller) reportVolume(w *poolWorker, pv *corev1.PersistentVolume, v 
 
 // putBack takes a volume out of the trash, whose object and claim a restored API server has again.
 // One worker at a time has a volume, so no other one puts it there meanwhile.
-func (c *Controller) putBack(ctx context.Context, w *poolWorker, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
+func (c *volumes) putBack(ctx context.Context, w *poolWorker, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
 	pv := f.Volume
 	if err := w.elector.Fence(ctx); err != nil {
 		return ignoreNotLeading(err)
@@ -382,7 +382,7 @@ func (c *Controller) putBack(ctx context.Context, w *poolWorker, h disk.Handle, 
 // purge empties one volume's place in the trash, in the background: its object is gone by then, or
 // is about to go. While the pool is closed that waits. The comparison of records when it opens does
 // not do: it passes over what has an object by the watch, which may be late.
-func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (after time.Duration, err error) {
+func (c *volumes) purge(ctx context.Context, w *poolWorker, pv string) (after time.Duration, err error) {
 	defer func() { c.NodeRequest("the purge of volume "+pv, err) }()
 	h, ok := w.disk.Open(ctx)
 	if !ok {
@@ -392,8 +392,8 @@ func (c *Controller) purge(ctx context.Context, w *poolWorker, pv string) (after
 		w.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays
 		return 0, nil
 	}
-	if of := c.holder(pv); of != nil {
-		c.contents.Add(contentItem(of))
+	if of := c.copies.holder(pv); of != nil {
+		c.copies.contents.Add(contentItem(of))
 		if of.DeletionTimestamp != nil {
 			return lag, nil // that it was let go was perhaps not watched yet
 		}
@@ -433,7 +433,7 @@ func purgeAgain(failed time.Duration) time.Duration {
 
 // mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing
 // whose object is still there.
-func (c *Controller) mayPurge(ctx context.Context, w *poolWorker, pv string) (bool, error) {
+func (c *volumes) mayPurge(ctx context.Context, w *poolWorker, pv string) (bool, error) {
 	if w.elector == nil {
 		return true, nil
 	}
