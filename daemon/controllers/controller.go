@@ -2,22 +2,15 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/begun"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/everynode"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/expansion"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
@@ -94,112 +87,6 @@ type Controller struct {
 	*cluster
 }
 
-// frame is what the reconcilers share: where they are, what they read and write, the pools with
-// their queues, and what is told. Each of its parts has a lock of its own, or is not changed after
-// New.
-type frame struct {
-	Options
-	workers    map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
-	configured []plan.Pool
-	begun      begun.Set
-	said       report.Dedup
-	refusals   *report.Refusals
-	limiter    report.Limiter
-	identity   *ownership.Cluster // whose volumes the pools have
-}
-
-// claims gets claims their volumes: it takes and gives back claims, chooses pools, makes
-// directories and objects, and makes volumes larger.
-type claims struct {
-	*frame
-	copies  *copies
-	cluster *cluster
-
-	inFlight
-	stagger  stagger
-	pods     together
-	podNews  chan struct{} // a pod that names this node, or a claim without one, came or changed
-	placing  sync.Mutex    // held while pools are chosen, and promise volumes their size
-	expander *expansion.Expander
-}
-
-// volumes removes and keeps what was made: it looks at volume objects, at the trash, and at the
-// records of each pool. It also has the inline volumes, which have no object.
-type volumes struct {
-	*frame
-	claims  *claims
-	copies  *copies
-	pools   *pools
-	cluster *cluster
-}
-
-// copies makes clones, snapshots and restores, and has snapshots go.
-type copies struct {
-	*frame
-	claims  *claims
-	pools   *pools
-	cluster *cluster
-
-	running
-	contents queue // nil without Options.Contents
-	sources  sources
-}
-
-// pools looks at the pools and what they have: whether they take work, whose they are, which daemon
-// works in a shared one, what their volumes take.
-type pools struct {
-	*frame
-	copies  *copies
-	cluster *cluster
-}
-
-// cluster is what is known of the cluster, and what one daemon does for all: it counts nodes, reads
-// classes and volumes that no watch brings, and tells claims that they fit on no node.
-type cluster struct {
-	*frame
-	pools *pools
-
-	nodes    nodeCount
-	classes  classOwners
-	driver   driver
-	kept     *keptVolumes
-	unplaced chan struct{} // a claim that has no node came or changed
-}
-
-// poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to
-// no configured pool.
-type poolWorker struct {
-	PoolParts
-	claims    queue
-	volumes   queue
-	purges    queue
-	disk      *disk.Pool
-	owner     *ownership.Pool
-	everyNode *everynode.Directory
-	elector   *leadership.Elector // nil for a pool that is this node's alone
-	copying   turns               // of the copies of volumes
-	kick      chan struct{}       // look at the pool now
-	recheck   chan struct{}       // go through its records
-	sweep     chan struct{}       // remove the inline volumes that no pod has
-	inline    sync.Mutex          // held while one is made, or taken out of the pool
-	outage    outage
-	promised  promised
-	tally     tally
-	takes     atomic.Pointer[usage.Pool] // as last measured; nil: not known
-	// Used by the pool's loop alone: what the log and the node were told last, and how often it
-	// changed since.
-	reported gate.State
-	last     gate.State // as it was told, at the look before
-	changes  report.Changes
-	// When the pool's loop last turned, and a worker of each queue was last done with an item.
-	turned, claimed, looked progress
-}
-
-// item is a unit of work: a claim by namespace, name and UID, or a volume by name.
-type item struct{ namespace, name, uid string }
-
-type queue = workqueue.TypedRateLimitingInterface[item]
-
 // New makes the controllers; nothing runs before Run.
 func New(o Options) *Controller {
 	f := &frame{Options: o, workers: map[string]*poolWorker{}}
@@ -216,7 +103,7 @@ func New(o Options) *Controller {
 	if o.Contents != nil {
 		c.contents = newQueue()
 	}
-	c.pods.finder = podclaims.NewFinder(o.API)
+	c.pods = &together{claims: c.claims, finder: podclaims.NewFinder(o.API)}
 	c.expander = c.newExpander()
 	for _, p := range o.Pools {
 		f.configured = append(f.configured, p.Pool)
@@ -245,10 +132,6 @@ func openDisk(o Options, w *poolWorker) *disk.Pool {
 		Look: func() { signal(w.kick) }, Slow: o.Deadline / 4,
 		Account: w.Account, Overcommit: w.Overcommit, Recount: func() { signal(w.recheck) },
 	})
-}
-
-func newQueue() queue {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](100*time.Millisecond, 30*time.Second))
 }
 
 // grace is how long Run waits for work under way when its context ends. A worker that hangs in the
@@ -342,113 +225,19 @@ func (c *Controller) startWorkers(ctx context.Context, w *poolWorker, all *sync.
 	}
 }
 
-// work takes items until the queue shuts down.
-func work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
-	for takeOne(ctx, q, do) {
-	}
-}
-
-// takeOne waits for an item and does it, false if the queue shuts down or ctx has ended. An error
-// means later, with a growing delay; a duration means at that time.
-func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error)) bool {
-	i, down := q.Get()
-	if down || ctx.Err() != nil {
+// Identify asks the API server which cluster it serves, and has each pool checked with that
+// knowledge. It reports whether both was done before ctx ended. No work may be done before.
+func (c *Controller) Identify(ctx context.Context) bool {
+	if !c.identity.Identify(ctx) {
 		return false
 	}
-	after, err := do(i)
-	switch {
-	case err != nil:
-		q.AddRateLimited(i)
-	case after > 0:
-		q.Forget(i)
-		q.AddAfter(i, after)
-	default:
-		q.Forget(i)
+	c.Look()
+	for name, w := range c.workers {
+		if name != "" && !w.owner.AwaitChecked(ctx) {
+			return false
+		}
 	}
-	q.Done(i)
 	return true
-}
-
-// ClaimChanged is called with each kept claim that came, changed or went (now is nil).
-func (c *claims) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
-	c.noteWaiting(was, now)
-	if now != nil && plan.NodeOpen(now) {
-		signal(c.podNews)
-	}
-	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
-		signal(c.cluster.unplaced)
-		return // unplaced.go has it
-	}
-	if now != nil {
-		c.inFlight.seen(string(now.UID))
-		c.workers[c.poolNameOf(now)].claims.Add(claimItem(now))
-		return
-	}
-	// Bound, deleted, or given to another node: what was begun for it is finished or undone.
-	c.workers[c.poolNameOf(was)].claims.Add(claimItem(was))
-}
-
-// givenUpAfter is how long after an adopted volume's object its record may go.
-const givenUpAfter = 5 * time.Second
-
-// VolumeChanged is called with each volume of this node that came, changed or went (now is nil).
-func (c *volumes) VolumeChanged(was, now *corev1.PersistentVolume) {
-	v := now
-	if now != nil {
-		c.claims.requeueGrowing(now)
-		c.staysAfterAll(was, now)
-		c.notAsRecorded(was, now)
-	}
-	if now == nil {
-		c.said.Forget(string(was.UID))
-		if w := c.workers[was.Labels[plan.PoolLabel]]; w != nil {
-			if slices.Contains(was.Finalizers, plan.Finalizer) {
-				signal(w.recheck) // it did not go by our hand: its record says what is left
-			}
-			if plan.Adopted(was) { // when it is given up, its record goes last
-				time.AfterFunc(givenUpAfter, func() { signal(w.recheck) })
-			}
-		}
-		c.workerOf(was).everyNode.Forget(was)
-		v = was
-	}
-	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was != nil && now != nil &&
-		was.Annotations[plan.SizeAnnotation] != now.Annotations[plan.SizeAnnotation] {
-		signal(w.recheck) // adopt noted another size
-	}
-	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was == nil && plan.Older(v) {
-		if plan.Adopted(v) {
-			// another process recorded it: counted before the next volume is made
-			w.Account.Forget()
-		}
-		signal(w.recheck) // a restored server may have it back, or people made it for an orphaned directory
-	}
-	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
-	// One that has a directory on each node concerns this one as long as it is there, and when it
-	// goes.
-	looks := now == nil && keeps(was) || now != nil && needsLook(now)
-	if !plan.OnEveryNode(v) && !looks && !stays {
-		return
-	}
-	c.workerOf(v).volumes.Add(item{name: v.Name})
-}
-
-// needsLook reports whether a volume needs work, or something is to be said of it.
-func needsLook(v *corev1.PersistentVolume) bool {
-	return plan.NeedsWork(v) || plan.Unattributed(v) || plan.MisHeld(v)
-}
-
-// keeps reports whether the record of a volume whose object went is to learn that it is retained.
-func keeps(v *corev1.PersistentVolume) bool {
-	return v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
-}
-
-// workerOf is the worker of a volume's pool, and that of "" if the pool is not configured any more.
-func (c *frame) workerOf(v *corev1.PersistentVolume) *poolWorker {
-	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil {
-		return w
-	}
-	return c.workers[""]
 }
 
 // NodeChanged looks again at every claim when this node appears or its labels change, and at every
@@ -476,34 +265,35 @@ func (c *Controller) APIRecovered() {
 	}
 }
 
-func (c *frame) requeueClaims(pool string) {
-	for _, claim := range c.Listers.Claims.List() {
-		pools := c.poolsOf(claim)
-		if (pool == "" || slices.Contains(pools, pool)) && !plan.Unasked(claim) {
-			c.workers[pools[0]].claims.Add(claimItem(claim))
+// longestTask is what one item may take beside the pool's disk, which is given up at a deadline:
+// four requests, one after the other, to an API server that does not respond (30 s each,
+// callTimeout in package kube).
+const longestTask = 2 * time.Minute
+
+// Ping sends an item through each queue of claims and of volumes, so that one without work makes
+// progress, too. Purges are left out: to empty one directory may take hours.
+func (c *Controller) Ping() {
+	for _, w := range c.workers {
+		w.claims.Add(item{})
+		w.volumes.Add(item{})
+	}
+}
+
+// Alive returns an error that names what makes no progress, nil if everything does. The loop of a
+// pool may take timeout, a poll and the disk's deadline. Workers may take the time of their
+// requests besides: an API server that does not respond is no reason for a restart.
+func (c *Controller) Alive(now time.Time, timeout time.Duration) error {
+	loop := timeout + c.Tick + c.Deadline
+	for name, w := range c.workers {
+		for _, part := range []struct {
+			what  string
+			at    *progress
+			limit time.Duration
+		}{{"loop", &w.turned, loop}, {"claim workers", &w.claimed, loop + longestTask}, {"volume workers", &w.looked, loop + longestTask}} {
+			if lasted := part.at.lasted(now); lasted > part.limit {
+				return fmt.Errorf("pool %q: no progress of its %s for %s", name, part.what, lasted.Round(time.Second))
+			}
 		}
 	}
-}
-
-// requeueVolumes looks again at the volumes of a pool that wait to be removed, and at those that
-// should have a directory on each node.
-func (c *frame) requeueVolumes(w *poolWorker) {
-	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == w.Name && (needsLook(v) || plan.OnEveryNode(v)) {
-			w.volumes.Add(item{name: v.Name})
-		}
-	}
-}
-
-func claimItem(c *corev1.PersistentVolumeClaim) item {
-	return item{namespace: c.Namespace, name: c.Name, uid: string(c.UID)}
-}
-
-func waitFor(all *sync.WaitGroup, limit time.Duration) {
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(limit):
-	}
+	return nil
 }

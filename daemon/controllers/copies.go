@@ -15,12 +15,22 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/subvolume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
+
+// copies makes clones, snapshots and restores, and has snapshots go.
+type copies struct {
+	*frame
+	claims  *claims
+	pools   *pools
+	cluster *cluster
+
+	running
+	contents queue // nil without Options.Contents
+	sources  sources
+}
 
 // running are the clones, restores and snapshots that this process makes, by the UID of their claims
 // and contents. A copy takes as long as there are files, so no worker waits for it: it goes on
@@ -125,18 +135,6 @@ func (c *running) moments(uid string) string {
 	return " one file after another: what wrote to it meanwhile may be in some files and not in others"
 }
 
-// pauses has the pods of a volume stand still, for volume.Spec.Pause.
-func (c *copies) pauses(uid, pool, volume string) func(context.Context) (context.Context, func() error, error) {
-	return func(ctx context.Context) (context.Context, func() error, error) {
-		paused, end, err := c.Pauser.Pause(ctx, pool, volume)
-		return paused, func() error {
-			took, err := end()
-			c.running.pausedFor(uid, took)
-			return err
-		}, err
-	}
-}
-
 // pausedFor notes that pods stood still for a copy.
 func (c *running) pausedFor(uid string, p Paused) {
 	c.mu.Lock()
@@ -191,16 +189,42 @@ func lacking(c treecopy.Copied) string {
 	return "; not as in the source: " + strings.Join(all, ", ")
 }
 
-// cloned reports whether the copy for a claim is whole in the pool. If not, it begins, or goes on,
-// or has failed.
-func (c *claims) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
-	again := claimItem(f.Claim)
-	whole, err := c.copies.copied(ctx, w, again.uid, made, func() { w.claims.Add(again) })
-	if err != nil {
-		after, err := c.copyFailed(ctx, w, f, made.PV, err)
-		return false, after, err
+// ended returns the copies that ended, by the UID of their claims: nil for one that is whole.
+func (c *running) ended() map[string]error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]error{}
+	for uid, o := range c.all {
+		if o.ended {
+			all[uid] = o.err
+		}
 	}
-	return whole, 0, nil
+	return all
+}
+
+// remember puts these in the place of the copies that ended.
+func (c *running) remember(ended map[string]error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(_ string, o *oneCopy) bool { return o.ended })
+	if c.all == nil {
+		c.all = map[string]*oneCopy{}
+	}
+	for uid, err := range ended {
+		c.all[uid] = &oneCopy{cancel: func() {}, ended: true, err: err}
+	}
+}
+
+// pauses has the pods of a volume stand still, for volume.Spec.Pause.
+func (c *copies) pauses(uid, pool, volume string) func(context.Context) (context.Context, func() error, error) {
+	return func(ctx context.Context) (context.Context, func() error, error) {
+		paused, end, err := c.Pauser.Pause(ctx, pool, volume)
+		return paused, func() error {
+			took, err := end()
+			c.running.pausedFor(uid, took)
+			return err
+		}, err
+	}
 }
 
 // copied reports whether the copy for the object with this UID is whole in the pool. If not, it
@@ -285,22 +309,6 @@ func lookupSource(h disk.Handle, of record.Origin) (*record.Record, error) {
 	return h.Lookup(of.Name)
 }
 
-// copyFailed: what is left of a copy is in the trash, and is made anew once it is gone from there.
-func (c *claims) copyFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, pv string, err error) (time.Duration, error) {
-	w.purges.Add(item{name: pv})
-	if errors.Is(err, volume.ErrPlace) || errors.Is(err, context.Canceled) {
-		return lag, nil // an earlier try is still there
-	}
-	if full := new(capacity.FullError); errors.As(err, &full) {
-		return c.spaceTaken(ctx, f, full.Room)
-	}
-	after, failed := c.createFailed(ctx, w, f, err)
-	if writesAgain(failed) {
-		return copyAgain, nil
-	}
-	return after, failed
-}
-
 // writesAgain reports whether another try of a copy that failed would write everything again, and
 // most likely fail again.
 func writesAgain(err error) bool {
@@ -310,117 +318,3 @@ func writesAgain(err error) bool {
 // copyAgain is how long a copy is left alone that does not fit, that this filesystem cannot make,
 // or whose pods could not be paused.
 const copyAgain = 5 * time.Minute
-
-// sourceFacts reads the claim that a clone is made of, and its volume, or looks for the snapshot.
-func (c *copies) sourceFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SourceFacts, error) {
-	if plan.IsRestore(f.Claim) {
-		taken, err := c.snapshotFacts(ctx, f)
-		return &plan.SourceFacts{Taken: taken}, err
-	}
-	claim, err := c.sources.read(ctx, c.API, f.Claim.Namespace, plan.SourceOfCopy(f.Claim))
-	if err != nil || claim == nil || claim.Spec.VolumeName == "" {
-		return &plan.SourceFacts{Claim: claim}, err
-	}
-	from := &plan.SourceFacts{Claim: claim}
-	if from.Volume, from.Asked = c.Listers.Volumes.Get(claim.Spec.VolumeName); from.Asked || !plan.SourceVolumeMatters(f) {
-		return from, nil
-	}
-	from.Volume, err = c.API.GetVolume(ctx, claim.Spec.VolumeName)
-	from.Asked = err == nil
-	return from, err
-}
-
-// snapshotFacts looks for the snapshot that a claim is to be made from. The VolumeSnapshot is asked
-// for where this node has a snapshot for one of its name, and where it is this node's to say what
-// is wrong.
-func (c *copies) snapshotFacts(ctx context.Context, f plan.ClaimFacts) (*plan.SnapshotFacts, error) {
-	s := &plan.SnapshotFacts{}
-	namespace, name := f.Claim.Namespace, plan.SourceOfCopy(f.Claim)
-	for _, one := range c.Contents.List() {
-		if s.Record == nil && one.Spec.SnapshotRef.Namespace == namespace && one.Spec.SnapshotRef.Name == name {
-			c.lookForSnapshot(ctx, s, one)
-		}
-	}
-	if s.Record == nil && !plan.SourceVolumeMatters(f) {
-		return s, nil
-	}
-	var err error
-	if s.Snapshot, err = c.Snapshots.GetSnapshot(ctx, namespace, name); err != nil {
-		return s, err
-	}
-	s.Asked = true
-	if bound, is := c.boundContent(s.Snapshot); is && bound != s.Content {
-		c.lookForSnapshot(ctx, s, bound)
-	}
-	return s, nil
-}
-
-// boundContent is the content of a VolumeSnapshot, if it is one of the daemon's driver.
-func (c *copies) boundContent(of *snapshotapi.Snapshot) (*snapshotapi.Content, bool) {
-	if of == nil || of.Status == nil || of.Status.BoundContent == nil {
-		return nil, false
-	}
-	return c.Contents.Get(*of.Status.BoundContent)
-}
-
-// lookForSnapshot looks for a content's snapshot in this node's pools.
-func (c *copies) lookForSnapshot(ctx context.Context, s *plan.SnapshotFacts, of *snapshotapi.Content) {
-	s.Content, s.Record, s.Pool, s.Source = of, nil, "", false
-	s.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
-		s.Record, err = h.LookupSnapshot(of.Handle())
-		if s.Record != nil {
-			s.Pool = w.Name
-		} else if volume := of.Spec.Source.VolumeHandle; err == nil && volume != nil && of.Ready() {
-			from, _ := h.Lookup(*volume)
-			s.Source = s.Source || from != nil && from.Place == record.InPool
-		}
-		return s.Record != nil, err
-	})
-}
-
-// origin is what a copy is made of.
-func origin(f plan.ClaimFacts) record.Origin {
-	switch {
-	case f.From == nil:
-	case f.From.Taken != nil && f.From.Taken.Record != nil:
-		return record.Origin{Kind: record.Snapshot, Name: f.From.Taken.Record.PV, UID: f.From.Taken.Record.ClaimUID}
-	case f.From.Volume != nil:
-		return record.Origin{Name: f.From.Volume.Name, UID: string(f.From.Claim.UID)}
-	}
-	return record.Origin{}
-}
-
-// fully reports whether the copy for a claim has its data copied, and does not share it with its
-// source.
-func fully(f plan.ClaimFacts) bool {
-	if plan.IsRestore(f.Claim) {
-		return f.Pool.Snapshots == plan.SnapshotsCopy
-	}
-	return f.Pool.Clones == plan.ClonesCopy
-}
-
-// ended returns the copies that ended, by the UID of their claims: nil for one that is whole.
-func (c *running) ended() map[string]error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := map[string]error{}
-	for uid, o := range c.all {
-		if o.ended {
-			all[uid] = o.err
-		}
-	}
-	return all
-}
-
-// remember puts these in the place of the copies that ended.
-func (c *running) remember(ended map[string]error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.all, func(_ string, o *oneCopy) bool { return o.ended })
-	if c.all == nil {
-		c.all = map[string]*oneCopy{}
-	}
-	for uid, err := range ended {
-		c.all[uid] = &oneCopy{cancel: func() {}, ended: true, err: err}
-	}
-}

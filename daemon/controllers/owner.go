@@ -2,31 +2,16 @@ package controllers
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
-
-func (c *frame) newIdentity() *ownership.Cluster {
-	return ownership.NewCluster(ownership.ClusterOptions{
-		API: identityAPI{c.API, c}, Changed: c.Look, Log: c.Log,
-		Watched: func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
-	})
-}
-
-// identityAPI is the API as far as it says which cluster it serves.
-type identityAPI struct {
-	API
-	c *frame
-}
-
-// ClusterID is part of ownership.ClusterOptions.
-func (i identityAPI) ClusterID(ctx context.Context) (string, error) {
-	id, err := i.API.ClusterID(ctx)
-	i.c.NodeRequest("the cluster's ID", err)
-	return id, err
-}
 
 func (c *pools) newOwner(w *poolWorker) *ownership.Pool {
 	return ownership.New(ownership.Options{
@@ -58,20 +43,75 @@ func (c *pools) newOwner(w *poolWorker) *ownership.Pool {
 	})
 }
 
-// Cluster is the cluster's ID, "" as long as it is not known.
-func (c *frame) Cluster() string { return c.identity.ID() }
+// newElector makes the elector of a shared pool.
+func (c *pools) newElector(w *poolWorker) *leadership.Elector {
+	return leadership.New(leadership.Options{
+		Pool: w.Name, Provisioner: c.Provisioner, Identity: c.Identity, Node: c.Node, Leases: c.API, Storage: storage{c, w},
+		Events: c.Events, Log: c.Log, Clock: leadership.BootTime,
+		Requested: func(err error) { c.NodeRequest("the lease of pool "+w.Name, err) },
+		Resumed: func() {
+			w.disk.Account.Forget() // other daemons made and removed volumes meanwhile
+			signal(w.recheck)
+			// Once more when a call of the leader before, which was paused in it, has certainly
+			// ended: a directory that it made for a claim that went meanwhile is known to no other
+			// process.
+			time.AfterFunc(recheckAgain, func() { signal(w.recheck) })
+			c.requeueVolumes(w)
+			c.requeueClaims(w.Name)
+		},
+	})
+}
 
-// Identify asks the API server which cluster it serves, and has each pool checked with that
-// knowledge. It reports whether both was done before ctx ended. No work may be done before.
-func (c *Controller) Identify(ctx context.Context) bool {
-	if !c.identity.Identify(ctx) {
-		return false
+// LeaseChanged is called with each lease that the watch brings, and with nil for one that was
+// deleted.
+func (c *pools) LeaseChanged(name string, lease *leadership.Lease) {
+	for _, w := range c.workers {
+		w.elector.Changed(name, lease)
 	}
-	c.Look()
-	for name, w := range c.workers {
-		if name != "" && !w.owner.AwaitChecked(ctx) {
-			return false
+}
+
+// Leader is the identity of the daemon that works in a shared pool: "" where there is none, and for
+// other pools.
+func (c *pools) Leader(pool string) string {
+	if w := c.workers[pool]; w != nil {
+		return w.elector.Leader()
+	}
+	return ""
+}
+
+// storage is a shared pool's storage on this host, as its elector sees it.
+type storage struct {
+	c *pools
+	w *poolWorker
+}
+
+// Usable is part of leadership.Storage.
+func (s storage) Usable() (bool, string) {
+	state := s.c.Gate.State(s.w.Name)
+	return state.Removable(), state.Report.Marker
+}
+
+// proofs is how many volumes are looked for before the storage is taken for another one. A restored
+// server knows volumes that are gone from the disk.
+const proofs = 64
+
+// Proof is part of leadership.Storage: it looks for a record of one of the pool's volumes, for the
+// same claim.
+func (s storage) Proof(ctx context.Context) (proof leadership.Proof) {
+	looked := 0
+	h, _ := s.w.disk.Open(ctx)
+	for _, v := range s.c.Listers.Volumes.List() {
+		if v.Labels[plan.PoolLabel] != s.w.Name || v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
+			continue
+		}
+		looked, proof = looked+1, leadership.ProofElsewhere
+		rec, err := h.Lookup(v.Name)
+		switch {
+		case rec != nil && v.Spec.ClaimRef != nil && rec.ClaimUID == string(v.Spec.ClaimRef.UID):
+			return leadership.ProofHere
+		case err != nil && !errors.Is(err, record.ErrDamaged):
+			return leadership.ProofElsewhere // the pool moved, or hangs: its gate closes
 		}
 	}
-	return true
+	return proof
 }

@@ -3,10 +3,12 @@ package controllers
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
@@ -70,27 +72,111 @@ func (c *claims) rooms(f *plan.ClaimFacts) {
 	}
 }
 
-// poolNameOf is the pool whose worker takes a claim: the first of poolsOf.
-func (c *frame) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
-	return c.poolsOf(claim)[0]
+// placer chooses this node for the claims of pods that name it themselves (spec.nodeName): the
+// scheduler never sees such a pod, and chooses none. All of it is of one goroutine.
+type placer struct {
+	*claims
+	due map[string]time.Time // when a pod is looked at again
 }
 
-// poolsOf are the pools that a claim may have its volume in: "" alone where its class resolves to
-// none. Of one that has its volume it is the volume's: the class may have been changed since.
-func (c *frame) poolsOf(claim *corev1.PersistentVolumeClaim) (names []string) {
-	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
-		return []string{c.workerOf(v).Name}
+const (
+	// placePause is the shortest time between two rounds, and placeMost about how many claims get
+	// their node in one: so a tenant who makes very many such pods costs twenty writes a second.
+	placePause = 500 * time.Millisecond
+	placeMost  = 10
+	placeIdle  = time.Minute
+	placeAgain = 30 * time.Second // for a pod whose claims are refused
+)
+
+// PodChanged is called with each pod of Listers.Pods that came, changed or went.
+func (c *claims) PodChanged(_, _ *corev1.Pod) { signal(c.podNews) }
+
+// placePods chooses nodes until ctx ends.
+func (c *claims) placePods(ctx context.Context) {
+	p := placer{c, map[string]time.Time{}}
+	for wait := placePause; ; wait = p.round(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(placePause):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait - placePause):
+		case <-c.podNews:
+		}
 	}
-	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
-	if !known {
-		return []string{""}
+}
+
+// round looks at the pods that are due, and returns when to begin the next round.
+func (p *placer) round(ctx context.Context) time.Duration {
+	next, there, chosen := placeIdle, map[string]bool{}, 0
+	for _, pod := range p.Listers.Pods.List() {
+		there[string(pod.UID)] = true
+		if wait := time.Until(p.due[string(pod.UID)]); wait > 0 {
+			next = min(next, wait)
+			continue
+		}
+		open := p.open(pod)
+		if len(open) == 0 {
+			continue
+		}
+		if chosen >= placeMost {
+			next = 0
+			break
+		}
+		chosen += len(open)
+		wait := p.choose(ctx, pod, open)
+		p.due[string(pod.UID)], next = time.Now().Add(wait), min(next, wait)
 	}
-	pools, refusal := c.Candidates(class, c.configured)
-	if refusal != nil {
-		return []string{""}
+	for uid := range p.due {
+		if !there[uid] && next > 0 {
+			delete(p.due, uid)
+		}
 	}
-	for _, pool := range pools {
-		names = append(names, pool.Name)
+	return max(next, placePause)
+}
+
+// open are the claims of a pod that wait for their node.
+func (p *placer) open(pod *corev1.Pod) (all []*corev1.PersistentVolumeClaim) {
+	for _, name := range plan.PodClaims(pod) {
+		claim, known := p.Listers.Claims.Get(pod.Namespace + "/" + name)
+		if !known {
+			continue
+		}
+		class, known := p.Listers.Classes.Get(plan.ClassName(claim))
+		if known && plan.Placeable(claim, class) {
+			all = append(all, claim)
+		}
 	}
-	return names
+	return all
+}
+
+// choose writes this node's name on a pod's claims, or tells them why not. It returns when to look
+// again.
+func (p *placer) choose(
+	ctx context.Context, pod *corev1.Pod, open []*corev1.PersistentVolumeClaim,
+) time.Duration {
+	t, err := p.pods.reserveAll(ctx, podclaims.Pod{Namespace: pod.Namespace, Name: pod.Name,
+		Claims: plan.PodClaims(pod)})
+	if err != nil {
+		return lag
+	}
+	if t.Refusal != nil {
+		for _, of := range t.Claims {
+			if v := t.Verdict(of.Placed()); plan.NodeOpen(of.Claim) {
+				v.Action = plan.Wait
+				p.reportClaim(of.Claim, v, of.Pool.Name)
+			}
+		}
+		return placeAgain
+	}
+	took := "took the claim for this node, which pod " + pod.Name + " names"
+	for _, claim := range open {
+		if _, err := p.assign(ctx, claim, p.Node, took); err != nil {
+			p.NodeRequest("claims of pods that name this node", err)
+		}
+	}
+	return lag
 }

@@ -1,11 +1,14 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
@@ -16,6 +19,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
+// pools looks at the pools and what they have: whether they take work, whose they are, which daemon
+// works in a shared one, what their volumes take.
+type pools struct {
+	*frame
+	copies  *copies
+	cluster *cluster
+}
+
 // fanOut passes a change of the mount table on to every pool.
 func (c *pools) fanOut(ctx context.Context) {
 	for {
@@ -25,13 +36,6 @@ func (c *pools) fanOut(ctx context.Context) {
 		case <-c.Mounts:
 			c.Look()
 		}
-	}
-}
-
-// Look makes every pool's loop look at its pool now.
-func (c *frame) Look() {
-	for _, w := range c.workers {
-		signal(w.kick)
 	}
 }
 
@@ -136,6 +140,50 @@ func (c *pools) Room(pool string) (room capacity.Room, own uint64, ok bool) {
 	return capacity.Room{}, 0, false
 }
 
+// promised is whether all of a pool is promised, and since when that is so or is not.
+type promised struct {
+	mu    sync.Mutex
+	is    bool
+	since time.Time
+}
+
+func (s *promised) note(is bool, now time.Time) (since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.is != is {
+		s.is, s.since = is, now
+	}
+	return s.since
+}
+
+// asReported is the state of a pool as it is reported to people and metrics: an open one that has nothing left
+// to promise is full. The gate stays open, because a volume that goes makes room without a look at
+// the pool, and what little is left may be asked for.
+func (w *poolWorker) asReported(now gate.State) gate.State {
+	message := ""
+	if room, _, counted := w.disk.Room(); counted && now.Open() {
+		message = plan.AllPromised(room)
+	}
+	if since := w.promised.note(message != "", time.Now()); since.After(now.Since) && now.Open() {
+		now.Since = since
+	}
+	if message != "" {
+		now.Report.Findings = append([]hostcheck.Finding{
+			{Reason: plan.ReasonPromised, Severity: hostcheck.Full, Message: message},
+		}, now.Report.Findings...)
+	}
+	return now
+}
+
+// Reported is the state of a pool as it is reported to people and metrics.
+func (c *pools) Reported(pool string) gate.State {
+	state := c.Gate.State(pool)
+	if w := c.workers[pool]; w != nil && pool != "" {
+		return w.asReported(state)
+	}
+	return state
+}
+
 // reportPool tells the log and the Node object what changed, each finding in its own words. The
 // state of a pool that changes to and fro is told now and then, with how often it changed.
 func (c *pools) reportPool(w *poolWorker, now gate.State) {
@@ -160,4 +208,92 @@ func (c *pools) reportPool(w *poolWorker, now gate.State) {
 		c.Log.Warn(message, "reason", f.Reason, "pool", w.Name)
 		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, f.Reason, message)
 	}
+}
+
+const (
+	// explainAfter is how long a pool is closed before its claims are told why they wait. Most
+	// closures are shorter: a remount, a filesystem that was full for a moment. Then 500 waiting
+	// claims have no event, and the node has one.
+	explainAfter = 3 * time.Second
+	// openFor is how long a pool has to be open for its closure to be over. One that opens and
+	// closes all the time is closed from the first time on, so that its claims are told.
+	openFor = 10 * time.Second
+)
+
+// outage is since when a pool is closed.
+type outage struct {
+	mu            sync.Mutex
+	began, opened time.Time
+}
+
+// note notes whether the pool is open now.
+func (o *outage) note(open bool, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case open && o.opened.IsZero():
+		o.opened = now
+	case !open && (o.began.IsZero() || !o.opened.IsZero() && now.Sub(o.opened) >= openFor):
+		o.began, o.opened = now, time.Time{}
+	case !open:
+		o.opened = time.Time{}
+	}
+}
+
+// unexplained is how long the claims of a closed pool are not told why they wait, from now on.
+func (o *outage) unexplained(now time.Time) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return max(0, explainAfter-now.Sub(o.began))
+}
+
+// Capacity is what one more volume of a class can get on this node, in bytes, of several pools in
+// the one that has most: 0 where all are closed, or the node has no pool for it, for the reason
+// closed. known is false before that was checked and counted.
+func (c *pools) Capacity(class *storagev1.StorageClass) (bytes uint64, closed string, known bool) {
+	pools, refusal := c.Candidates(class, c.configured)
+	if refusal != nil {
+		return 0, refusal.Reason, true
+	}
+	open := false
+	for _, pool := range pools {
+		one, why, known := c.capacityOf(pool)
+		if !known {
+			return 0, "", false
+		}
+		bytes, closed, open = max(bytes, one), cmp.Or(closed, why), open || why == ""
+	}
+	if open {
+		closed = ""
+	}
+	return bytes, closed, true
+}
+
+// capacityOf is Capacity of one pool.
+func (c *pools) capacityOf(pool plan.Pool) (bytes uint64, closed string, known bool) {
+	w := c.workers[pool.Name]
+	state := c.Gate.State(pool.Name)
+	switch {
+	case !state.Checked:
+		return 0, "", false
+	case !state.Open():
+		closed, _ = state.Closed()
+		return 0, closed, true
+	case !w.elector.Leads():
+		return w.disk.RoomWith(c.promisedBy(w)).Free, "", true
+	}
+	room, _, counted := w.disk.Room()
+	return room.Free, "", counted
+}
+
+// promisedBy is what the volume objects of a shared pool say that was promised: the records are
+// counted by the node that works in it.
+func (c *pools) promisedBy(w *poolWorker) (sum uint64) {
+	for _, v := range c.Listers.Volumes.List() {
+		if v.Labels[plan.PoolLabel] == w.Name && v.Labels[plan.ScopeLabel] == plan.ScopeShared {
+			n, _ := plan.Bytes(plan.SizeOf(v))
+			sum += uint64(n)
+		}
+	}
+	return sum
 }

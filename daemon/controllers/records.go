@@ -8,15 +8,11 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -130,11 +126,11 @@ func (c *volumes) compare(ctx context.Context, w *poolWorker, h disk.Handle, rec
 	var again time.Duration
 	failed := 0
 	for _, rec := range records {
-		if wait := c.claims.inFlight.awaited(rec.ClaimUID); wait > 0 {
+		if wait := c.claims.awaited(rec.ClaimUID); wait > 0 {
 			again = max(again, wait)
 			continue // its object was made just now, and may have gone since
 		}
-		if c.claims.inFlight.busy(rec.ClaimUID) {
+		if c.claims.busy(rec.ClaimUID) {
 			continue // a worker has it
 		}
 		goOn, err := c.record(ctx, w, h, rec, with)
@@ -195,28 +191,6 @@ func (c *volumes) tellAstray(w *poolWorker, records []record.Record) {
 		}
 		if plan.NotedLate(v, rec) {
 			w.volumes.Add(item{name: rec.PV})
-		}
-	}
-}
-
-// notAsRecorded has a volume looked at whose object came into use in another way than by this
-// daemon, as its directory may be in the archive, or gone; and records compared with an object
-// whose size a hand has changed.
-func (c *volumes) notAsRecorded(was, now *corev1.PersistentVolume) {
-	w := c.workers[now.Labels[plan.PoolLabel]]
-	if w == nil || w.Name == "" || was == nil {
-		return
-	}
-	inUse := now.Status.Phase == corev1.VolumeBound || now.Status.Phase == corev1.VolumeAvailable
-	ours := now.Spec.ClaimRef != nil && c.claims.inFlight.hasPublished(string(now.Spec.ClaimRef.UID))
-	if inUse && was.Status.Phase != now.Status.Phase && !ours && !plan.OnEveryNode(now) {
-		w.volumes.Add(item{name: now.Name})
-	}
-	size, _ := plan.Bytes(plan.SizeOf(now))
-	if before, _ := plan.Bytes(plan.SizeOf(was)); size != before {
-		p, known := w.disk.Account.PromisedTo(now.Name)
-		if known && p.Volume != uint64(max(size, 0)) {
-			signal(w.recheck)
 		}
 	}
 }
@@ -319,28 +293,6 @@ func (c *volumes) recordFacts(ctx context.Context, w *poolWorker, h disk.Handle,
 	return f, err
 }
 
-// beside reports whether a volume object is of a pool of this node other than this one.
-func (c *frame) beside(w *poolWorker, v *corev1.PersistentVolume) bool {
-	return w.OfOneNode() && slices.ContainsFunc(c.configured, func(p plan.Pool) bool {
-		return p.Name != w.Name && p.OfOneNode() && c.InPool(v, p)
-	})
-}
-
-// contentOf is the VolumeSnapshotContent of a snapshot, nil if the cluster has none; unknown is
-// true as long as that cannot be told. Of several it is one that is in the way of the snapshot
-// going, if one is.
-func (c *copies) contentOf(handle string) (of *snapshotapi.Content, unknown bool) {
-	if c.Contents == nil || !c.Contents.Watched() {
-		return nil, true
-	}
-	for _, one := range c.Contents.List() {
-		if one.Handle() == handle && (of == nil || plan.HoldsData(one)) {
-			of = one
-		}
-	}
-	return of, false
-}
-
 // putBackRecorded takes a volume out of the trash whose object no daemon watches, and is kept. Of
 // scope every-node a tombstone says so.
 func (c *volumes) putBackRecorded(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, v plan.Verdict) error {
@@ -360,13 +312,20 @@ func (c *volumes) putBackRecorded(ctx context.Context, w *poolWorker, h disk.Han
 	return nil
 }
 
-// ignoreNotLeading returns nil for ErrNotLeading: to a daemon that does not work in the pool any
-// more, that it may not is no failure.
-func ignoreNotLeading(err error) error {
-	if errors.Is(err, leadership.ErrNotLeading) {
-		return nil
+// retainUnheld notes that a volume's object is gone, which people may delete at any time.
+func (c *volumes) retainUnheld(
+	ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record,
+) error {
+	if err := w.elector.Fence(ctx); err != nil {
+		return ignoreNotLeading(err)
 	}
-	return err
+	if err := h.Retain(rec.PV); err != nil {
+		return err
+	}
+	c.Metrics.Volume(w.Name, plan.ReasonRetained)
+	c.Log.Info(removed[plan.Retain], "reason", plan.ReasonRetained, "volume", rec.PV,
+		"claim", rec.Namespace+"/"+rec.Claim, "pool", w.Name)
+	return nil
 }
 
 // undo removes a volume that was never published. One that has data in it was: it is left alone.

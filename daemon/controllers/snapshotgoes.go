@@ -198,6 +198,21 @@ func (c *copies) putSnapshotBack(f plan.ContentFacts, t takenIn, v plan.Verdict)
 	return nil
 }
 
+// contentOf is the VolumeSnapshotContent of a snapshot, nil if the cluster has none; unknown is
+// true as long as that cannot be told. Of several it is one that is in the way of the snapshot
+// going, if one is.
+func (c *copies) contentOf(handle string) (of *snapshotapi.Content, unknown bool) {
+	if c.Contents == nil || !c.Contents.Watched() {
+		return nil, true
+	}
+	for _, one := range c.Contents.List() {
+		if one.Handle() == handle && (of == nil || plan.HoldsData(one)) {
+			of = one
+		}
+	}
+	return of, false
+}
+
 // holder is a content that is in the way of the files of its snapshot going, as far as the watch
 // has it, nil for none.
 func (c *copies) holder(handle string) *snapshotapi.Content {

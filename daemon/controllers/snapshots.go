@@ -166,7 +166,7 @@ func (c *copies) takeContent(ctx context.Context, f *plan.ContentFacts) error {
 func (c *copies) dropContent(i item) {
 	c.said.Forget(i.uid)
 	c.running.cancel(i.uid)
-	c.claims.inFlight.forget(i.uid)
+	c.claims.forget(i.uid)
 	for _, w := range c.workers {
 		if w.TakesSnapshots() {
 			signal(w.recheck)
@@ -188,7 +188,7 @@ func (c *copies) contentFacts(ctx context.Context, of *snapshotapi.Content) (f p
 	if of.DeletionTimestamp != nil {
 		state = "goes"
 	}
-	f.Age = c.claims.inFlight.chosen(string(of.UID), state)
+	f.Age = c.claims.chosen(string(of.UID), state)
 	f.Unread = c.eachPool(ctx, func(w *poolWorker, h disk.Handle) (found bool, err error) {
 		snapshot, err := h.LookupSnapshot(of.Handle())
 		if err != nil {
@@ -423,6 +423,21 @@ func (c *copies) warnOfContent(of *snapshotapi.Content, v plan.Verdict) {
 	c.Metrics.Snapshot(v.Reason)
 	c.Log.Warn(v.Message, "reason", v.Reason, "snapshot", ref.Namespace+"/"+ref.Name)
 	c.Events.Event(report.Snapshot(ref), corev1.EventTypeWarning, v.Reason, v.Message)
+}
+
+// noteContent notes how the work on a VolumeSnapshotContent ended, for which its VolumeSnapshot
+// waits. The policies let no event be about the content. Of success nobody is told, and nothing is
+// looked up, where a copy goes on beside this (Do waits for that, and the model plays one of both).
+func (c *copies) noteContent(i item, err error) {
+	about := report.About{What: "VolumeSnapshotContent " + i.name}
+	if err == nil {
+		c.refusals.Note(about, nil)
+		return
+	}
+	if known, is := c.Contents.Get(i.name); is {
+		about.Refs = []corev1.ObjectReference{report.Snapshot(known.Spec.SnapshotRef)}
+	}
+	c.refusals.Note(about, err)
 }
 
 // snapshotSpec is the snapshot to be made of a volume. It is promised and limited to as much as the

@@ -6,9 +6,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -45,7 +42,7 @@ func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 		defer c.copies.going.Wait()
 		for {
 			after, err := c.claims.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
-			if !c.claims.pods.finder.Look(ctx) {
+			if !c.pods.finder.Look(ctx) {
 				return after, err
 			}
 		}
@@ -59,7 +56,7 @@ func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	case WorkRecords:
 		return 0, c.volumes.recheck(ctx, w)
 	case WorkHeld:
-		c.claims.pods.end(work.UID)
+		c.pods.end(work.UID)
 		return 0, nil
 	default:
 		c.pools.look(ctx, w)
@@ -116,7 +113,7 @@ func (c *Controller) Memory() Memory {
 			m.Promised[name] = account
 		}
 	}
-	m.Held = c.claims.pods.all()
+	m.Held = c.pods.all()
 	c.claims.inFlight.mu.Lock()
 	defer c.claims.inFlight.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(c.claims.inFlight.claims)) {
@@ -154,25 +151,12 @@ func (c *Controller) Remember(m Memory) {
 		}
 		w.disk.Account.Remember(m.Promised[name])
 	}
-	c.claims.pods.remember(m.Held, c.claims.reserved)
+	c.pods.remember(m.Held, c.pods.reserved)
 	c.claims.expander = c.claims.newExpander()
 	c.copies.remember(m.Copies)
 	c.copies.sources.forget()
 	c.said, c.limiter = report.Dedup{}, report.Limiter{} // what was told is told again
 	c.refusals = c.newRefusals()
-}
-
-// reserved is what ends the reservation of a claim's room: nothing where its volume had a promise
-// before.
-func (c *claims) reserved(uid string) (drop func()) {
-	claim := corev1.PersistentVolumeClaim{}
-	claim.UID = types.UID(uid)
-	for _, w := range c.workers {
-		if drop = w.disk.Reserved(plan.VolumeName(&claim)); drop != nil {
-			return drop
-		}
-	}
-	return func() {}
 }
 
 // RememberLease puts this in the place of what the process knows of a shared pool's lease.

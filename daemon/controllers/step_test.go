@@ -28,7 +28,7 @@ func TestMemory(t *testing.T) {
 		},
 		Reserved: map[string]capacity.Ended{"pvc-uid-5": {}}}
 	w.disk.Account.Remember(account)
-	c.pods.remember([]string{"uid-5", "uid-6"}, c.reserved)
+	c.pods.remember([]string{"uid-5", "uid-6"}, c.pods.reserved)
 	w.everyNode.Remember(map[string]bool{"uid-4": true})
 	m := c.Memory()
 	want := Memory{Begun: []string{letGoKey("pvc-1")}, Copies: map[string]error{}, Unpublished: map[string]string{"uid-1": w.Name}, Published: []string{"uid-2"},

@@ -11,17 +11,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 )
 
 // together has the claims of a pod get their volumes all, or none (plan, together.go).
 type together struct {
+	*claims
 	waiting podclaims.Waiting
 	finder  *podclaims.Finder
 
@@ -44,40 +43,40 @@ const (
 )
 
 // hold holds room for a claim, in the place of what was held for it.
-func (t *together) hold(uid string, drop func()) {
-	t.end(uid)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.held == nil {
-		t.held = map[string]held{}
+func (c *together) hold(uid string, drop func()) {
+	c.end(uid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held == nil {
+		c.held = map[string]held{}
 	}
-	t.held[uid] = held{drop, time.AfterFunc(heldFor, func() { t.end(uid) })}
+	c.held[uid] = held{drop, time.AfterFunc(heldFor, func() { c.end(uid) })}
 }
 
-func (t *together) has(uid string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, is := t.held[uid]
+func (c *together) has(uid string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, is := c.held[uid]
 	return is
 }
 
 // end gives back what is held for a claim: its volume is made, or will not be.
-func (t *together) end(uid string) {
-	t.mu.Lock()
-	one, is := t.held[uid]
-	delete(t.held, uid)
-	t.mu.Unlock()
+func (c *together) end(uid string) {
+	c.mu.Lock()
+	one, is := c.held[uid]
+	delete(c.held, uid)
+	c.mu.Unlock()
 	if is {
 		one.timer.Stop()
 		one.drop()
 	}
 }
 
-func (t *together) endAll() {
-	t.mu.Lock()
-	all := t.held
-	t.held = nil
-	t.mu.Unlock()
+func (c *together) endAll() {
+	c.mu.Lock()
+	all := c.held
+	c.held = nil
+	c.mu.Unlock()
 	for _, one := range all {
 		one.timer.Stop()
 		one.drop()
@@ -85,36 +84,28 @@ func (t *together) endAll() {
 }
 
 // all are the claims for which something is held, by UID.
-func (t *together) all() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Sorted(maps.Keys(t.held))
+func (c *together) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.held))
 }
 
 // remember puts this in the place of what is held, and forgets which claims wait.
-func (t *together) remember(uids []string, drop func(uid string) func()) {
-	t.mu.Lock()
-	for _, one := range t.held {
+func (c *together) remember(uids []string, drop func(uid string) func()) {
+	c.mu.Lock()
+	for _, one := range c.held {
 		one.timer.Stop()
 	}
-	t.held, t.waiting = nil, podclaims.Waiting{}
-	t.mu.Unlock()
-	t.finder.Forget()
+	c.held, c.waiting = nil, podclaims.Waiting{}
+	c.mu.Unlock()
+	c.finder.Forget()
 	for _, uid := range uids {
-		t.hold(uid, drop(uid))
+		c.hold(uid, drop(uid))
 	}
-}
-
-// ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
-func (c *claims) ClassChanged(_, _ *storagev1.StorageClass) {
-	for _, claim := range c.Listers.Claims.List() {
-		c.noteWaiting(nil, claim)
-	}
-	c.requeueClaims("")
 }
 
 // noteWaiting keeps account of a claim that waits for its volume (now is nil: it is gone).
-func (c *claims) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
+func (c *together) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 	claim := cmp.Or(now, was)
 	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
 	if now != nil && known {
@@ -128,17 +119,17 @@ func (c *claims) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 		}
 		if c.PodClaim(now, class, pool) {
 			_, impossible := f.Impossible()
-			c.pods.waiting.Set(now.Namespace, string(now.UID), podclaims.Claim{Pool: pool.Name,
+			c.waiting.Set(now.Namespace, string(now.UID), podclaims.Claim{Pool: pool.Name,
 				Bytes: plan.Needs(now), Refused: impossible}, plan.Chosen(now) == c.Node)
 			return
 		}
 	}
-	c.pods.waiting.Drop(claim.Namespace, string(claim.UID))
+	c.waiting.Drop(claim.Namespace, string(claim.UID))
 }
 
 // mayMake reports whether a claim's volume can be made as far as the other claims of its pod go. If
 // not, they are given back with it, or wait with it.
-func (c *claims) mayMake(
+func (c *together) mayMake(
 	ctx context.Context, f plan.ClaimFacts,
 ) (may bool, after time.Duration, err error) {
 	key := f.Claim.Namespace + "/" + f.Claim.Name
@@ -149,7 +140,7 @@ func (c *claims) mayMake(
 		c.allFits(ctx, f) {
 		return true, 0, nil
 	}
-	pods, known, err := c.pods.finder.Using(
+	pods, known, err := c.finder.Using(
 		f.Claim.Namespace, f.Claim.Name, c.inFlight.chosenAt(string(f.Claim.UID)))
 	if err != nil || !known {
 		return false, podsAgain, err
@@ -175,29 +166,29 @@ func (c *claims) mayMake(
 // allFits reports whether a claim need not be compared with its pod's other claims: there is none,
 // or all that waits in its namespace, and comes to this node from others at this moment, has room.
 // Then it has its own, by which reserveBegun knows its pod.
-func (c *claims) allFits(ctx context.Context, f plan.ClaimFacts) bool {
+func (c *together) allFits(ctx context.Context, f plan.ClaimFacts) bool {
 	if c.AllHeld != nil && !c.AllHeld(f.Claim.Namespace) {
 		return false
 	}
-	for pool := range c.pods.waiting.Need(f.Claim.Namespace).Bytes {
+	for pool := range c.waiting.Need(f.Claim.Namespace).Bytes {
 		h, _ := c.workers[pool].disk.Open(ctx)
 		h.Room() // counted before the lock is held
 	}
 	c.placing.Lock()
 	defer c.placing.Unlock()
-	need := c.pods.waiting.Need(f.Claim.Namespace)
+	need := c.waiting.Need(f.Claim.Namespace)
 	if need.Alone || need.Refused || !c.fit(ctx, need) {
 		return need.Alone
 	}
 	_, drop, err := c.reserve(ctx, &f)
 	if err == nil {
-		c.pods.hold(string(f.Claim.UID), drop)
+		c.hold(string(f.Claim.UID), drop)
 	}
 	return err == nil
 }
 
 // fit reports whether the pools have room for so much, as far as is known without reading records.
-func (c *claims) fit(ctx context.Context, need podclaims.Need) bool {
+func (c *together) fit(ctx context.Context, need podclaims.Need) bool {
 	delete(need.Bytes, "") // another namespace's, which are refused
 	sums := map[string]uint64{}
 	for pool, bytes := range need.Bytes {
@@ -220,9 +211,9 @@ func (c *claims) fit(ctx context.Context, need podclaims.Need) bool {
 // reserveBegun reserves what is missing of the claims of those pods of a namespace of which one has
 // its volume here, or its room: they can run on no other node. The daemon may have been restarted
 // since that one was made, or have known of no need to reserve more.
-func (c *claims) reserveBegun(ctx context.Context, namespace string) error {
+func (c *together) reserveBegun(ctx context.Context, namespace string) error {
 	here := c.volumesHere(namespace)
-	for _, pod := range c.pods.finder.Listed(namespace) {
+	for _, pod := range c.finder.Listed(namespace) {
 		if !slices.ContainsFunc(pod.Claims, func(name string) bool {
 			claim, waits := c.Listers.Claims.Get(namespace + "/" + name)
 			return here[name] || waits && c.promised(claim)
@@ -238,19 +229,19 @@ func (c *claims) reserveBegun(ctx context.Context, namespace string) error {
 
 // holds reports whether room is held for a claim, and is there: what a crash left of a volume is
 // removed, and its promise with it.
-func (c *claims) holds(claim *corev1.PersistentVolumeClaim) bool {
-	return c.pods.has(string(claim.UID)) && c.promised(claim)
+func (c *together) holds(claim *corev1.PersistentVolumeClaim) bool {
+	return c.has(string(claim.UID)) && c.promised(claim)
 }
 
 // promised reports whether a claim has its room.
-func (c *claims) promised(claim *corev1.PersistentVolumeClaim) bool {
+func (c *together) promised(claim *corev1.PersistentVolumeClaim) bool {
 	return slices.ContainsFunc(c.poolsOf(claim), func(pool string) bool {
 		return c.workers[pool].disk.Promised(plan.VolumeName(claim))
 	})
 }
 
 // reserveAll promises all claims of a pod their room, or says why not: then none has any.
-func (c *claims) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
+func (c *together) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.Together, error) {
 	claims := c.knownClaims(pod)
 	late, err := c.lateClaims(ctx, pod)
 	if err != nil {
@@ -260,7 +251,7 @@ func (c *claims) reserveAll(ctx context.Context, pod podclaims.Pod) (plan.Togeth
 }
 
 // reserveKnown is reserveAll of these claims of a pod.
-func (c *claims) reserveKnown(ctx context.Context, pod podclaims.Pod,
+func (c *together) reserveKnown(ctx context.Context, pod podclaims.Pod,
 	claims []*corev1.PersistentVolumeClaim) (plan.Together, error) {
 	t := plan.Together{Pod: pod.Name}
 	for _, claim := range claims {
@@ -301,13 +292,13 @@ func (c *claims) reserveKnown(ctx context.Context, pod podclaims.Pod,
 		}
 	}
 	for uid, drop := range taken {
-		c.pods.hold(uid, drop)
+		c.hold(uid, drop)
 	}
 	return t, nil
 }
 
 // knownClaims are the claims of a pod that the watch has brought.
-func (c *claims) knownClaims(pod podclaims.Pod) (all []*corev1.PersistentVolumeClaim) {
+func (c *together) knownClaims(pod podclaims.Pod) (all []*corev1.PersistentVolumeClaim) {
 	for _, name := range pod.Claims {
 		if claim, known := c.Listers.Claims.Get(pod.Namespace + "/" + name); known {
 			all = append(all, claim)
@@ -319,7 +310,7 @@ func (c *claims) knownClaims(pod podclaims.Pod) (all []*corev1.PersistentVolumeC
 // lateClaims are those that it has not brought, and that have no volume: the watch of pods may be
 // ahead. They are requested, up to the first that is not there: the scheduler chooses no node for
 // such a pod, and who writes pods with names alone costs one request.
-func (c *claims) lateClaims(ctx context.Context, pod podclaims.Pod) (
+func (c *together) lateClaims(ctx context.Context, pod podclaims.Pod) (
 	late []*corev1.PersistentVolumeClaim, err error) {
 	here := c.volumesHere(pod.Namespace)
 	for _, name := range pod.Claims {
@@ -337,30 +328,8 @@ func (c *claims) lateClaims(ctx context.Context, pod podclaims.Pod) (
 	return late, nil
 }
 
-// gather gathers what the rules about a claim's request depend on.
-func (c *claims) gather(
-	ctx context.Context, claim *corev1.PersistentVolumeClaim,
-) (f plan.ClaimFacts, h disk.Handle, err error) {
-	f, h = c.claimFacts(ctx, claim)
-	if plan.SourceMatters(f) {
-		if f.From, err = c.copies.sourceFacts(ctx, f); err != nil {
-			return f, h, err
-		}
-		if of, is := f.DiskOfSource(); is {
-			h = c.place(ctx, &f, []plan.Pool{of})
-		}
-	}
-	if f.Pool.Source == plan.SourceCSI {
-		if f.Driver, err = c.cluster.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
-			return f, h, err
-		}
-	}
-	f.Nodes = c.nodesFor(ctx, claim)
-	return f, h, nil
-}
-
 // volumeHere is the name of a pod's claim that has its volume on this node, "" if none has.
-func (c *claims) volumeHere(pod podclaims.Pod) string {
+func (c *together) volumeHere(pod podclaims.Pod) string {
 	here := c.volumesHere(pod.Namespace)
 	if i := slices.IndexFunc(pod.Claims, func(name string) bool { return here[name] }); i >= 0 {
 		return pod.Claims[i]
@@ -369,7 +338,7 @@ func (c *claims) volumeHere(pod podclaims.Pod) string {
 }
 
 // volumesHere are the names of a namespace's claims that have their volumes on this node.
-func (c *claims) volumesHere(namespace string) map[string]bool {
+func (c *together) volumesHere(namespace string) map[string]bool {
 	here := map[string]bool{}
 	for _, v := range c.Listers.Volumes.List() {
 		ref := v.Spec.ClaimRef
@@ -384,7 +353,7 @@ func (c *claims) volumesHere(namespace string) map[string]bool {
 // refuseAll gives back the claims of a pod that are this node's, or has them wait. It returns when
 // to look at the claim of f again. One for which kube-controller-manager is about to ask comes again
 // by that: to write it now could collide with that (plan.ForClaim).
-func (c *claims) refuseAll(
+func (c *together) refuseAll(
 	ctx context.Context, f plan.ClaimFacts, t plan.Together,
 ) (after time.Duration, err error) {
 	nodes := c.cluster.nodeCount(ctx, time.Minute)
@@ -401,13 +370,15 @@ func (c *claims) refuseAll(
 	return after, err
 }
 
-// refuse tells why a claim has no volume, and gives it back if another node may have room.
-func (c *claims) refuse(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) (time.Duration, error) {
-	if v.Action == plan.Release {
-		return c.release(ctx, f, v)
+// reserved is what ends the reservation of a claim's room: nothing where its volume had a promise
+// before.
+func (c *together) reserved(uid string) (drop func()) {
+	claim := corev1.PersistentVolumeClaim{}
+	claim.UID = types.UID(uid)
+	for _, w := range c.workers {
+		if drop = w.disk.Reserved(plan.VolumeName(&claim)); drop != nil {
+			return drop
+		}
 	}
-	if !c.reportClaim(f.Claim, v, f.Pool.Name) {
-		return report.LimitedRetry, nil
-	}
-	return c.lookAgainAfter(string(f.Claim.UID), v), nil
+	return func() {}
 }

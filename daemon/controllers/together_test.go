@@ -121,7 +121,7 @@ func (p *podWorld) may(claim *corev1.PersistentVolumeClaim) bool {
 		if err != nil {
 			p.Fatal(err)
 		}
-		may, after, err := p.mayMake(p.Context(), f)
+		may, after, err := p.Controller.pods.mayMake(p.Context(), f)
 		if err != nil || time.Now().After(end) {
 			p.Fatalf("it is not known whether the volume may be made: %v", err)
 		}

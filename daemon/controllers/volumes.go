@@ -3,21 +3,102 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/everynode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
+
+// volumes removes and keeps what was made: it looks at volume objects, at the trash, and at the
+// records of each pool. It also has the inline volumes, which have no object.
+type volumes struct {
+	*frame
+	claims  *claims
+	copies  *copies
+	pools   *pools
+	cluster *cluster
+}
+
+// givenUpAfter is how long after an adopted volume's object its record may go.
+const givenUpAfter = 5 * time.Second
+
+// VolumeChanged is called with each volume of this node that came, changed or went (now is nil).
+func (c *volumes) VolumeChanged(was, now *corev1.PersistentVolume) {
+	v := now
+	if now != nil {
+		c.claims.requeueGrowing(now)
+		c.staysAfterAll(was, now)
+		c.notAsRecorded(was, now)
+	}
+	if now == nil {
+		c.said.Forget(string(was.UID))
+		if w := c.workers[was.Labels[plan.PoolLabel]]; w != nil {
+			if slices.Contains(was.Finalizers, plan.Finalizer) {
+				signal(w.recheck) // it did not go by our hand: its record says what is left
+			}
+			if plan.Adopted(was) { // when it is given up, its record goes last
+				time.AfterFunc(givenUpAfter, func() { signal(w.recheck) })
+			}
+		}
+		c.workerOf(was).everyNode.Forget(was)
+		v = was
+	}
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was != nil && now != nil &&
+		was.Annotations[plan.SizeAnnotation] != now.Annotations[plan.SizeAnnotation] {
+		signal(w.recheck) // adopt noted another size
+	}
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was == nil && plan.Older(v) {
+		if plan.Adopted(v) {
+			// another process recorded it: counted before the next volume is made
+			w.Account.Forget()
+		}
+		signal(w.recheck) // a restored server may have it back, or people made it for an orphaned directory
+	}
+	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
+	// One that has a directory on each node concerns this one as long as it is there, and when it
+	// goes.
+	looks := now == nil && keeps(was) || now != nil && needsLook(now)
+	if !plan.OnEveryNode(v) && !looks && !stays {
+		return
+	}
+	c.workerOf(v).volumes.Add(item{name: v.Name})
+}
+
+// keeps reports whether the record of a volume whose object went is to learn that it is retained.
+func keeps(v *corev1.PersistentVolume) bool {
+	return v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
+}
+
+// notAsRecorded has a volume looked at whose object came into use in another way than by this
+// daemon, as its directory may be in the archive, or gone; and records compared with an object
+// whose size a hand has changed.
+func (c *volumes) notAsRecorded(was, now *corev1.PersistentVolume) {
+	w := c.workers[now.Labels[plan.PoolLabel]]
+	if w == nil || w.Name == "" || was == nil {
+		return
+	}
+	inUse := now.Status.Phase == corev1.VolumeBound || now.Status.Phase == corev1.VolumeAvailable
+	ours := now.Spec.ClaimRef != nil && c.claims.hasPublished(string(now.Spec.ClaimRef.UID))
+	if inUse && was.Status.Phase != now.Status.Phase && !ours && !plan.OnEveryNode(now) {
+		w.volumes.Add(item{name: now.Name})
+	}
+	size, _ := plan.Bytes(plan.SizeOf(now))
+	if before, _ := plan.Bytes(plan.SizeOf(was)); size != before {
+		p, known := w.disk.Account.PromisedTo(now.Name)
+		if known && p.Volume != uint64(max(size, 0)) {
+			signal(w.recheck)
+		}
+	}
+}
 
 // volume looks at one volume object that is released or being deleted. What it destroys it decides
 // on objects read from the API just now, not on the watch's memory.
@@ -76,48 +157,6 @@ func (c *volumes) volume(ctx context.Context, w *poolWorker, name string) (after
 	return 0, nil
 }
 
-// finishRemoval finishes a removal whose last response was lost, or whose pool went away before the
-// trash was told: the object went, or is about to, and no worker was told to empty the trash. What
-// is whole in the trash, and was not let go by this process, is looked at like every record without
-// an object. What is elsewhere is left to the comparison of all records.
-func (c *volumes) finishRemoval(ctx context.Context, w *poolWorker, name string) (time.Duration, error) {
-	h, ok := w.disk.Open(ctx)
-	switch {
-	case !ok && c.begun.Has(letGoKey(name)):
-		// The comparison of records when the pool opens does not do: it keeps what has an object,
-		// which others may hold for a moment, and another daemon may work in the pool by then,
-		// which cannot know who let the object go.
-		return recheckAgain, nil
-	case !ok:
-		return 0, nil // the pool's records are gone through when it opens again
-	}
-	rec, err := h.Lookup(name)
-	switch {
-	case errors.Is(err, record.ErrDamaged):
-		return 0, nil
-	case err != nil:
-		return 0, err
-	case rec != nil && rec.Place == record.InTrash && c.begun.Has(letGoKey(name)):
-		return 0, c.discard(ctx, w, name)
-	case rec != nil && rec.Place == record.InTrash && !w.elector.Leads():
-		// The daemon that works in the pool may be about to discard it. This one looks at all
-		// records when it leads.
-	case rec != nil && rec.Place == record.InTrash:
-		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
-		return 0, err
-	case rec != nil && rec.Unheld && rec.Place == record.InPool:
-		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
-		return 0, err
-	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
-		if _, watched := c.Listers.Volumes.Get(name); watched {
-			w.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
-		} else {
-			w.purges.Add(item{name: name})
-		}
-	}
-	return 0, nil
-}
-
 func (c *volumes) volumeFacts(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) (plan.VolumeFacts, error) {
 	f := plan.VolumeFacts{Volume: pv, Self: c.Self}
 	var err error
@@ -171,163 +210,6 @@ func (c *volumes) claimExists(ctx context.Context, pv *corev1.PersistentVolume) 
 	return true, claim.Spec.VolumeName != "" && claim.Spec.VolumeName != pv.Name, err
 }
 
-// removed is what the log has of a volume that was removed.
-var removed = map[plan.Action]string{
-	plan.Delete:  "the volume is deleted; its files follow",
-	plan.Archive: "the volume is archived",
-	plan.Retain:  "the volume's object was let go, its data is kept",
-	plan.LetGo:   "the volume's directory was gone already; its object is deleted",
-	plan.Undo:    "the volume is deleted: its claim was bound to another one before",
-}
-
-// remove takes the data out of the way, durably, before the object goes: a crash in between leaves
-// the object, and the next try finds the directory moved and goes on.
-func (c *volumes) remove(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume, action plan.Action) error {
-	if err := w.elector.Fence(ctx); err != nil {
-		return err
-	}
-	switch action {
-	case plan.Delete:
-		if err := h.Trash(pv.Name); err != nil {
-			return err
-		}
-	case plan.Undo: // a crash after this leaves an object without a record, which is let go
-		if err := h.Undo(pv.Name); err != nil {
-			return err
-		}
-	case plan.Archive:
-		if err := h.Archive(pv.Name); err != nil {
-			return err
-		}
-	case plan.Retain:
-		if w.Name != "" { // else there is no disk to note it on
-			if err := h.Retain(pv.Name); err != nil {
-				return err
-			}
-		}
-		_, err := c.API.ReleaseFinalizer(ctx, pv)
-		return err
-	}
-	if err := c.stillGoing(ctx, w, h, pv); err != nil {
-		return err
-	}
-	return c.letGo(ctx, w, pv)
-}
-
-// letGo removes the object of a volume whose directory is out of the way, and then has the trash
-// know that. Nothing else may tell it: who finds the directory whole in the trash, and no object,
-// cannot know whether an administrator had set another policy and forced the finalizer off. So what
-// dies in between is kept:
-//
-//	finalizer off       an object without it: the next start goes on, or puts the directory back
-//	object deleted      a directory that is whole in the trash and has no object: kept and told (plan.ForRecord)
-//	discarded           a directory whose files may go: purged
-//
-// A daemon that is told to end does all of it first. What it did without a response is remembered,
-// and looked at again before it ends (finishLetGo).
-func (c *volumes) letGo(ctx context.Context, w *poolWorker, pv *corev1.PersistentVolume) error {
-	ctx, cancel := inTime(ctx)
-	defer cancel()
-	key := removingKey(pv.Name)
-	c.begun.Begin(key)
-	defer c.begun.End(key)
-	now, err := c.API.ReleaseFinalizer(ctx, pv)
-	switch {
-	case err != nil:
-		return err
-	case now == nil && !c.begun.Has(letGoKey(pv.Name)):
-		return errRemovedByOthers
-	}
-	c.begun.Begin(letGoKey(pv.Name))
-	if now != nil {
-		c.begun.Note(letGoKey(pv.Name), string(now.UID)+" "+now.ResourceVersion)
-		if err := c.API.DeleteVolume(ctx, now); err != nil {
-			if refused(err) { // it is there still, and may be changed
-				c.begun.End(letGoKey(pv.Name))
-			}
-			return err
-		}
-	}
-	return c.discard(ctx, w, pv.Name)
-}
-
-// errRemovedByOthers: another client removed the object while this daemon moved its directory away:
-// an administrator, perhaps, who had set another policy and forced the finalizer off.
-var errRemovedByOthers = errors.New("another client removed the volume object")
-
-// discard has a volume's files go whose object this process let go. It opens the pool anew: what
-// was decided is done, and the handle that it was decided with may have ended since, by a pool that
-// was closed for a moment.
-func (c *volumes) discard(ctx context.Context, w *poolWorker, pv string) error {
-	if w.elector != nil { // this process may have been paused since
-		now, err := c.API.GetVolume(ctx, pv)
-		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
-			return err
-		}
-	}
-	h, _ := w.disk.Open(ctx)
-	if err := h.Discard(pv); err != nil {
-		return err
-	}
-	c.begun.End(letGoKey(pv))
-	w.tally.place(pv, string(record.InTrash))
-	w.purges.Add(item{name: pv})
-	return nil
-}
-
-// inTime is a context that outlives ctx by the time in which a daemon ends.
-func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
-	return longer, func() { stop(); cancel() }
-}
-
-// refused reports whether the API server certainly did not do what it was asked. 503 and 429 are
-// not certain: a proxy before it says so, too, of a request that it had passed on (Envoy, when the
-// connection is reset before the response). A conflict is: DeleteVolume looks whether the object is
-// there still.
-func refused(err error) bool {
-	for _, is := range []func(error) bool{
-		apierrors.IsConflict, apierrors.IsForbidden, apierrors.IsUnauthorized, apierrors.IsInvalid,
-	} {
-		if is(err) {
-			return true
-		}
-	}
-	return errors.Is(err, syscall.ECONNREFUSED)
-}
-
-// removingKey: this process is about to let an object go. letGoKey: it took the finalizer off, with
-// nothing changed since that says that the volume is to stay.
-func removingKey(pv string) string { return "removing/" + pv }
-func letGoKey(pv string) string    { return "let go/" + pv }
-
-// stillGoing reads the lease and the object once more, of a volume in a shared pool whose directory
-// is out of the way: a daemon that was paused before that step may have made it long after it was
-// decided. What is in the trash can be put back as long as its object is there.
-func (c *volumes) stillGoing(ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-	if w.elector == nil {
-		return nil
-	}
-	if err := w.elector.Fence(ctx); err != nil {
-		return err
-	}
-	now, err := c.API.GetVolume(ctx, pv.Name)
-	if err != nil || now == nil {
-		return err
-	}
-	facts, err := c.volumeFacts(ctx, w, h, now)
-	if err != nil {
-		return err
-	}
-	switch verdict := plan.ForVolume(facts); verdict.Action {
-	case plan.Delete, plan.Archive, plan.LetGo:
-		return nil
-	default:
-		return fmt.Errorf("%w: the volume changed while its directory was moved away", leadership.ErrNotLeading)
-	}
-}
-
 // diskFailed tells an error and passes it on, so that it is tried again.
 func (c *volumes) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err error) error {
 	if errors.Is(err, volume.ErrDirectoryReplaced) {
@@ -355,6 +237,36 @@ func (c *volumes) reportVolume(w *poolWorker, pv *corev1.PersistentVolume, v pla
 	}
 }
 
+// unhold takes our finalizer off an object whose data is kept, after that is noted on the disk. The
+// record says that the object is not held for longer than it is not: what is kept by mistake harms
+// nobody.
+func (c *volumes) unhold(
+	ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume,
+) error {
+	if err := w.elector.Fence(ctx); err != nil {
+		return err
+	}
+	if err := h.Hold(pv.Name, false); err != nil {
+		return err
+	}
+	_, err := c.API.ReleaseFinalizer(ctx, pv)
+	return err
+}
+
+// hold puts our finalizer on an object again whose data is to go with it, and then notes that.
+func (c *volumes) hold(
+	ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume,
+) error {
+	if err := w.elector.Fence(ctx); err != nil {
+		return err
+	}
+	now, err := c.API.HoldVolume(ctx, pv)
+	if err != nil || now == nil {
+		return err
+	}
+	return h.Hold(pv.Name, true)
+}
+
 // putBack takes a volume out of the trash, whose object and claim a restored API server has again.
 // One worker at a time has a volume, so no other one puts it there meanwhile.
 func (c *volumes) putBack(ctx context.Context, w *poolWorker, h disk.Handle, f plan.VolumeFacts, v plan.Verdict) error {
@@ -379,67 +291,47 @@ func (c *volumes) putBack(ctx context.Context, w *poolWorker, h disk.Handle, f p
 	return nil
 }
 
-// purge empties one volume's place in the trash, in the background: its object is gone by then, or
-// is about to go. While the pool is closed that waits. The comparison of records when it opens does
-// not do: it passes over what has an object by the watch, which may be late.
-func (c *volumes) purge(ctx context.Context, w *poolWorker, pv string) (after time.Duration, err error) {
-	defer func() { c.NodeRequest("the purge of volume "+pv, err) }()
-	h, ok := w.disk.Open(ctx)
-	if !ok {
-		return lag, nil
-	}
-	if now, watched := c.Listers.Volumes.Get(pv); watched && plan.InUse(now) {
-		w.volumes.Add(item{name: pv}) // it came back: what is whole is put back, and what is left stays
-		return 0, nil
-	}
-	if of := c.copies.holder(pv); of != nil {
-		c.copies.contents.Add(contentItem(of))
-		if of.DeletionTimestamp != nil {
-			return lag, nil // that it was let go was perhaps not watched yet
+func (c *volumes) newDirectory(w *poolWorker) *everynode.Directory {
+	return everynode.New(everynode.Options{
+		Self: c.Self, Pool: w.Name, Scope: w.Scope, Disk: w.disk, API: c.API, Volumes: everyNode{c, w},
+		Events: c.Events, Metrics: c.Metrics, Log: c.Log,
+	})
+}
+
+// everyNode is what the controller does for the volumes of scope every-node in a pool.
+type everyNode struct {
+	c *volumes
+	w *poolWorker
+}
+
+func (e everyNode) Watched(name string) (*corev1.PersistentVolume, bool) {
+	return e.c.Listers.Volumes.Get(name)
+}
+
+// PoolOf returns the pool's own settings for a class that is gone, or that was changed since: a pod
+// that has the volume already keeps what it has.
+func (e everyNode) PoolOf(pv *corev1.PersistentVolume) plan.Pool {
+	if class, known := e.c.Listers.Classes.Get(plan.VolumeClass(pv)); known {
+		if pool, refusal := e.c.Resolve(class, e.c.configured); refusal == nil && pool.Name == e.w.Name {
+			return pool
 		}
-		return 0, nil
 	}
-	if going, err := c.mayPurge(ctx, w, pv); !going || err != nil {
-		return 0, ignoreNotLeading(err)
-	}
-	err = h.Purge(pv)
-	if err == nil {
-		w.tally.place(pv, "")
-	}
-	if err == nil || ctx.Err() != nil {
-		c.begun.End("purge/" + pv)
-		c.said.Forget("purge/" + pv)
-		return 0, nil
-	}
-	if errors.Is(err, volume.ErrDirectoryReplaced) {
-		signal(w.kick)
-		return 0, err
-	}
-	c.begun.Begin("purge/" + pv)
-	if c.said.New("purge/"+pv, err.Error()) {
-		c.Metrics.Volume(w.Name, plan.ReasonPurgeFailed)
-		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", w.Name)
-		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
-	}
-	return purgeAgain(c.begun.Since("purge/" + pv)), nil
+	return e.w.Pool
 }
 
-// purgeAgain is how long after a purge that failed the next one begins: as long as they have
-// failed, because what fails on a filesystem that was read-only for a moment, too short for the
-// gate to close, goes on soon, and what a tenant made hard to remove is walked through seldom.
-func purgeAgain(failed time.Duration) time.Duration {
-	return min(max(failed, time.Second), 10*time.Minute)
+func (e everyNode) Nodes(ctx context.Context) int { return e.c.cluster.nodeCount(ctx, time.Minute) }
+
+func (e everyNode) InFlight(claimUID string) bool { return e.c.claims.busy(claimUID) }
+
+func (e everyNode) Compare(ctx context.Context, h disk.Handle, rec record.Record, marker hostcheck.Marker) error {
+	_, err := e.c.record(ctx, e.w, h, rec, e.c.comparisonOf(rec, marker))
+	return err
 }
 
-// mayPurge: in a shared pool nothing is purged but by the daemon that works there, and nothing
-// whose object is still there.
-func (c *volumes) mayPurge(ctx context.Context, w *poolWorker, pv string) (bool, error) {
-	if w.elector == nil {
-		return true, nil
-	}
-	if err := w.elector.Fence(ctx); err != nil {
-		return false, err
-	}
-	now, err := c.API.GetVolume(ctx, pv)
-	return err == nil && (now == nil || !slices.Contains(now.Finalizers, plan.Finalizer)), err
+func (e everyNode) Purge(pv string) { e.w.purges.Add(item{name: pv}) }
+
+func (e everyNode) LookAtPool() { signal(e.w.kick) }
+
+func (e everyNode) DiskFailed(pv *corev1.PersistentVolume, err error) error {
+	return e.c.diskFailed(e.w, pv, err)
 }

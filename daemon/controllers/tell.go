@@ -1,11 +1,58 @@
 package controllers
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
+
+// reportClaim tells a verdict once, in the same words, to the claim, the log and the metric. It is
+// left out, which is false, if there was too much to say of the namespace.
+func (c *frame) reportClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) bool {
+	if v.Reason == "" || !c.said.New(string(claim.UID), v.Reason+" "+v.Message) {
+		return true
+	}
+	if v.Action != plan.Provision && !c.mayWarn(claim.Namespace) {
+		c.said.Retract(string(claim.UID))
+		return false
+	}
+	kind := corev1.EventTypeWarning
+	switch {
+	case v.Action == plan.Provision:
+		kind = corev1.EventTypeNormal
+		c.Log.Info(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "volume", plan.VolumeName(claim), "pool", pool)
+	case v.Reason == plan.ReasonPopulator: // another controller's work, and nothing is wrong
+		kind = corev1.EventTypeNormal
+		c.Log.Info(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name)
+	default:
+		c.Metrics.Claim(pool, v.Reason, 0)
+		c.Log.Warn(v.Message, "reason", v.Reason, "claim", claim.Namespace+"/"+claim.Name, "pool", pool)
+	}
+	c.Events.Event(report.Claim(claim), kind, v.Reason, v.Message)
+	return true
+}
+
+// lookAgainAfter returns when to look again at the claim or volume with this UID, about which a
+// verdict was reported: sooner than the verdict asks for if its message is held.
+func (c *frame) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
+	if held := c.said.Held(uid); held > 0 && v.Reason != "" && (v.After == 0 || held < v.After) {
+		return held
+	}
+	return v.After
+}
+
+// mayWarn reports whether a warning about an object of a namespace may be written now, and logs
+// that some are not.
+func (c *frame) mayWarn(namespace string) bool {
+	allowed, logIt := c.limiter.Allow(namespace, time.Now())
+	if logIt {
+		c.Log.Warn("there is too much to say about claims of one namespace: some of it is said later", "namespace", namespace)
+	}
+	return allowed
+}
 
 // Refused returns how much the API server refuses again and again of what this daemon asks for, and
 // the first of it.
@@ -63,19 +110,4 @@ func (c *frame) noteVolume(name string, err error) {
 		pv.Name = name
 	}
 	c.refusals.Note(report.AboutObjects(report.Volume(pv)), err)
-}
-
-// noteContent notes how the work on a VolumeSnapshotContent ended, for which its VolumeSnapshot
-// waits. The policies let no event be about the content. Of success nobody is told, and nothing is
-// looked up, where a copy goes on beside this (Do waits for that, and the model plays one of both).
-func (c *copies) noteContent(i item, err error) {
-	about := report.About{What: "VolumeSnapshotContent " + i.name}
-	if err == nil {
-		c.refusals.Note(about, nil)
-		return
-	}
-	if known, is := c.Contents.Get(i.name); is {
-		about.Refs = []corev1.ObjectReference{report.Snapshot(known.Spec.SnapshotRef)}
-	}
-	c.refusals.Note(about, err)
 }

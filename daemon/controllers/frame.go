@@ -1,0 +1,266 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/begun"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/everynode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+)
+
+// frame is what the reconcilers share: where they are, what they read and write, the pools with
+// their queues, and what is told. Each of its parts has a lock of its own, or is not changed after
+// New.
+type frame struct {
+	Options
+	workers    map[string]*poolWorker // by pool; "" takes claims whose class resolves to no pool
+	configured []plan.Pool
+	begun      begun.Set
+	said       report.Dedup
+	refusals   *report.Refusals
+	limiter    report.Limiter
+	identity   *ownership.Cluster // whose volumes the pools have
+}
+
+// poolWorker has one pool's queues and what is known of the pool. That of "" takes what belongs to
+// no configured pool.
+type poolWorker struct {
+	PoolParts
+	claims    queue
+	volumes   queue
+	purges    queue
+	disk      *disk.Pool
+	owner     *ownership.Pool
+	everyNode *everynode.Directory
+	elector   *leadership.Elector // nil for a pool that is this node's alone
+	copying   turns               // of the copies of volumes
+	kick      chan struct{}       // look at the pool now
+	recheck   chan struct{}       // go through its records
+	sweep     chan struct{}       // remove the inline volumes that no pod has
+	inline    sync.Mutex          // held while one is made, or taken out of the pool
+	outage    outage
+	promised  promised
+	tally     tally
+	takes     atomic.Pointer[usage.Pool] // as last measured; nil: not known
+	// Used by the pool's loop alone: what the log and the node were told last, and how often it
+	// changed since.
+	reported gate.State
+	last     gate.State // as it was told, at the look before
+	changes  report.Changes
+	// When the pool's loop last turned, and a worker of each queue was last done with an item.
+	turned, claimed, looked progress
+}
+
+// progress is when a queue's workers were last done with an item, in ns since the epoch; 0 before
+// they work.
+type progress struct{ atomic.Int64 }
+
+// tracked returns the task with a note of each time that it was done. The empty item is Ping's.
+func (p *progress) tracked(task func(item) (time.Duration, error)) func(item) (time.Duration, error) {
+	p.Store(time.Now().UnixNano())
+	return func(i item) (after time.Duration, err error) {
+		defer func() { p.Store(time.Now().UnixNano()) }()
+		if i == (item{}) {
+			return 0, nil
+		}
+		return task(i)
+	}
+}
+
+// lasted is how long ago that was, 0 before the workers work.
+func (p *progress) lasted(now time.Time) time.Duration {
+	if last := p.Load(); last != 0 {
+		return now.Sub(time.Unix(0, last))
+	}
+	return 0
+}
+
+// item is a unit of work: a claim by namespace, name and UID, or a volume by name.
+type item struct{ namespace, name, uid string }
+
+type queue = workqueue.TypedRateLimitingInterface[item]
+
+func newQueue() queue {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](100*time.Millisecond, 30*time.Second))
+}
+
+// work takes items until the queue shuts down.
+func work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
+	for takeOne(ctx, q, do) {
+	}
+}
+
+// takeOne waits for an item and does it, false if the queue shuts down or ctx has ended. An error
+// means later, with a growing delay; a duration means at that time.
+func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error)) bool {
+	i, down := q.Get()
+	if down || ctx.Err() != nil {
+		return false
+	}
+	after, err := do(i)
+	switch {
+	case err != nil:
+		q.AddRateLimited(i)
+	case after > 0:
+		q.Forget(i)
+		q.AddAfter(i, after)
+	default:
+		q.Forget(i)
+	}
+	q.Done(i)
+	return true
+}
+
+func (c *frame) newIdentity() *ownership.Cluster {
+	return ownership.NewCluster(ownership.ClusterOptions{
+		API: identityAPI{c.API, c}, Changed: c.Look, Log: c.Log,
+		Watched: func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
+	})
+}
+
+// identityAPI is the API as far as it says which cluster it serves.
+type identityAPI struct {
+	API
+	c *frame
+}
+
+// ClusterID is part of ownership.ClusterOptions.
+func (i identityAPI) ClusterID(ctx context.Context) (string, error) {
+	id, err := i.API.ClusterID(ctx)
+	i.c.NodeRequest("the cluster's ID", err)
+	return id, err
+}
+
+// Cluster is the cluster's ID, "" as long as it is not known.
+func (c *frame) Cluster() string { return c.identity.ID() }
+
+// beside reports whether a volume object is of a pool of this node other than this one.
+func (c *frame) beside(w *poolWorker, v *corev1.PersistentVolume) bool {
+	return w.OfOneNode() && slices.ContainsFunc(c.configured, func(p plan.Pool) bool {
+		return p.Name != w.Name && p.OfOneNode() && c.InPool(v, p)
+	})
+}
+
+// Look makes every pool's loop look at its pool now.
+func (c *frame) Look() {
+	for _, w := range c.workers {
+		signal(w.kick)
+	}
+}
+
+// workerOf is the worker of a volume's pool, and that of "" if the pool is not configured any more.
+func (c *frame) workerOf(v *corev1.PersistentVolume) *poolWorker {
+	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil {
+		return w
+	}
+	return c.workers[""]
+}
+
+// poolNameOf is the pool whose worker takes a claim: the first of poolsOf.
+func (c *frame) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
+	return c.poolsOf(claim)[0]
+}
+
+// poolsOf are the pools that a claim may have its volume in: "" alone where its class resolves to
+// none. Of one that has its volume it is the volume's: the class may have been changed since.
+func (c *frame) poolsOf(claim *corev1.PersistentVolumeClaim) (names []string) {
+	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
+		return []string{c.workerOf(v).Name}
+	}
+	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
+	if !known {
+		return []string{""}
+	}
+	pools, refusal := c.Candidates(class, c.configured)
+	if refusal != nil {
+		return []string{""}
+	}
+	for _, pool := range pools {
+		names = append(names, pool.Name)
+	}
+	return names
+}
+
+func (c *frame) requeueClaims(pool string) {
+	for _, claim := range c.Listers.Claims.List() {
+		pools := c.poolsOf(claim)
+		if (pool == "" || slices.Contains(pools, pool)) && !plan.Unasked(claim) {
+			c.workers[pools[0]].claims.Add(claimItem(claim))
+		}
+	}
+}
+
+// requeueVolumes looks again at the volumes of a pool that wait to be removed, and at those that
+// should have a directory on each node.
+func (c *frame) requeueVolumes(w *poolWorker) {
+	for _, v := range c.Listers.Volumes.List() {
+		if v.Labels[plan.PoolLabel] == w.Name && (needsLook(v) || plan.OnEveryNode(v)) {
+			w.volumes.Add(item{name: v.Name})
+		}
+	}
+}
+
+func claimItem(c *corev1.PersistentVolumeClaim) item {
+	return item{namespace: c.Namespace, name: c.Name, uid: string(c.UID)}
+}
+
+// needsLook reports whether a volume needs work, or something is to be said of it.
+func needsLook(v *corev1.PersistentVolume) bool {
+	return plan.NeedsWork(v) || plan.Unattributed(v) || plan.MisHeld(v)
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// pauseFor waits, or until ctx ends.
+func pauseFor(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+func waitFor(all *sync.WaitGroup, limit time.Duration) {
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(limit):
+	}
+}
+
+// inTime is a context that outlives ctx by the time in which a daemon ends.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return longer, func() { stop(); cancel() }
+}
+
+// ignoreNotLeading returns nil for ErrNotLeading: to a daemon that does not work in the pool any
+// more, that it may not is no failure.
+func ignoreNotLeading(err error) error {
+	if errors.Is(err, leadership.ErrNotLeading) {
+		return nil
+	}
+	return err
+}
