@@ -163,7 +163,7 @@ func (c *claims) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Verdict
 // given to this node only before it is refused. So a node that provisions what the scheduler gives
 // it does not count them.
 func (c *claims) nodesFor(ctx context.Context, claim *corev1.PersistentVolumeClaim) int {
-	if known := c.cluster.nodes.last(); (known > 1 || plan.OnlySelected(claim)) && plan.Chosen(claim) == c.Node {
+	if known := c.cluster.lastNodeCount(); (known > 1 || plan.OnlySelected(claim)) && plan.Chosen(claim) == c.Node {
 		return known
 	}
 	return c.cluster.nodeCount(ctx, time.Minute)
@@ -183,7 +183,7 @@ func (c *claims) gather(
 		}
 	}
 	if f.Pool.Source == plan.SourceCSI {
-		if f.Driver, err = c.cluster.driver.lacks(ctx, c.API, c.Provisioner); err != nil {
+		if f.Driver, err = c.cluster.lacksDriver(ctx); err != nil {
 			return f, h, err
 		}
 	}

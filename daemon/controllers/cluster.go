@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,8 +17,9 @@ type cluster struct {
 	pools *pools
 
 	nodes    nodeCount
-	classes  classOwners
-	driver   driver
+	classes  lately[classOwner]
+	driver   lately[string] // why volumes with source csi would not be mounted, "" if they would
+	asking   sync.Mutex     // held while that is read
 	kept     *keptVolumes
 	unplaced chan struct{} // a claim that has no node came or changed
 }
@@ -53,8 +55,9 @@ func (c *cluster) nodeCount(ctx context.Context, age time.Duration) int {
 	return n.number
 }
 
-// last is the last known number, however old.
-func (n *nodeCount) last() int {
+// lastNodeCount is the last known number, however old.
+func (c *cluster) lastNodeCount() int {
+	n := &c.nodes
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.number
@@ -94,6 +97,47 @@ type nodeCount struct {
 	flight  chan struct{} // closed when the request under way has its response, nil without one
 }
 
+// lately has what the API server responded lately, by what it was asked about. The zero value is
+// ready for use.
+type lately[T any] struct {
+	mu  sync.Mutex
+	all map[string]response[T]
+}
+
+type response[T any] struct {
+	is    T
+	until time.Time // it counts
+}
+
+// get returns a response that still counts.
+func (l *lately[T]) get(key string) (is T, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.known(key)
+}
+
+// known forgets what does not count any more.
+func (l *lately[T]) known(key string) (is T, known bool) {
+	now := time.Now()
+	maps.DeleteFunc(l.all, func(_ string, one response[T]) bool { return !now.Before(one.until) })
+	one, known := l.all[key]
+	return one.is, known
+}
+
+// keep keeps a response for so long.
+func (l *lately[T]) keep(key string, is T, lasts time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.put(key, is, lasts)
+}
+
+func (l *lately[T]) put(key string, is T, lasts time.Duration) {
+	if l.all == nil {
+		l.all = map[string]response[T]{}
+	}
+	l.all[key] = response[T]{is, time.Now().Add(lasts)}
+}
+
 // A class that the watch does not have is requested from the API server, because the claim's
 // message tells whose it is; and every user who may create claims can name any number of such
 // classes. So one name is requested once in askClassAgain, and at most askClassMost names: the
@@ -103,17 +147,10 @@ const (
 	askClassMost  = 30
 )
 
-// classOwners are the provisioners of classes that were asked for lately, "" of those that do not
-// exist.
-type classOwners struct {
-	mu    sync.Mutex
-	known map[string]classOwner
-}
-
+// classOwner is the provisioner of a class, "" of one that does not exist.
 type classOwner struct {
 	provisioner string
-	asked       time.Time
-	learned     bool
+	requested   bool // and there is no response yet
 }
 
 // errClassRequested: a request for the same class is in flight. The claim is looked at again soon.
@@ -121,50 +158,31 @@ var errClassRequested = errors.New("a request for the class is in flight")
 
 // classOf is the provisioner of a class, "" if it does not exist or too many were asked for.
 func (c *cluster) classOf(ctx context.Context, name string) (string, error) {
-	owner, ask := c.classes.take(name, time.Now())
-	switch {
-	case !ask && !owner.learned:
+	switch owner, ask := c.takeClass(name); {
+	case owner.requested:
 		return "", errClassRequested
 	case !ask:
 		return owner.provisioner, nil
 	}
 	provisioner, err := c.API.ClassProvisioner(ctx, name)
-	c.classes.learn(name, provisioner, err)
+	lasts := askClassAgain
+	if err != nil {
+		lasts = 0
+	}
+	c.classes.keep(name, classOwner{provisioner: provisioner}, lasts)
 	return provisioner, err
 }
 
-// take returns what is known of a class. Where that is nothing and there is room, ask is true, and
-// the caller asks.
-func (o *classOwners) take(name string, now time.Time) (owner classOwner, ask bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for other, owner := range o.known {
-		if owner.learned && now.Sub(owner.asked) > askClassAgain {
-			delete(o.known, other)
-		}
-	}
-	if owner, known := o.known[name]; known {
+// takeClass returns what is known of a class. Where that is nothing and there is room, ask is true,
+// and the caller asks.
+func (c *cluster) takeClass(name string) (owner classOwner, ask bool) {
+	c.classes.mu.Lock()
+	defer c.classes.mu.Unlock()
+	if owner, known := c.classes.known(name); known || len(c.classes.all) >= askClassMost {
 		return owner, false
 	}
-	if len(o.known) >= askClassMost {
-		return classOwner{learned: true}, false
-	}
-	if o.known == nil {
-		o.known = map[string]classOwner{}
-	}
-	o.known[name] = classOwner{asked: now}
+	c.classes.put(name, classOwner{requested: true}, askClassAgain)
 	return classOwner{}, true
-}
-
-// learn keeps what the API server returned, and nothing of a request that failed.
-func (o *classOwners) learn(name, provisioner string, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if err != nil {
-		delete(o.known, name)
-		return
-	}
-	o.known[name] = classOwner{provisioner: provisioner, asked: o.known[name].asked, learned: true}
 }
 
 // How long what was read of the CSIDriver counts. Nothing in it that matters can be changed, but
@@ -174,30 +192,22 @@ const (
 	driverLacking = 5 * time.Second
 )
 
-// driver is what was read of the daemon's CSIDriver last.
-type driver struct {
-	mu    sync.Mutex
-	why   string
-	until time.Time
-}
-
-// lacks returns why pods would not start on volumes with source csi, "" if they would. Claims that
-// come meanwhile wait for the one request.
-func (d *driver) lacks(ctx context.Context, api Reader, name string) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if time.Now().Before(d.until) {
-		return d.why, nil
+// lacksDriver returns why pods would not start on volumes with source csi, "" if they would. Claims
+// that come meanwhile wait for the one request.
+func (c *cluster) lacksDriver(ctx context.Context) (string, error) {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	if why, known := c.driver.get(""); known {
+		return why, nil
 	}
-	object, err := api.GetDriver(ctx, name)
+	object, err := c.API.GetDriver(ctx, c.Provisioner)
 	if err != nil {
 		return "", err
 	}
-	d.why = plan.LacksDriver(name, object)
-	kept := driverGood
-	if d.why != "" {
-		kept = driverLacking
+	why, lasts := plan.LacksDriver(c.Provisioner, object), driverGood
+	if why != "" {
+		lasts = driverLacking
 	}
-	d.until = time.Now().Add(kept)
-	return d.why, nil
+	c.driver.keep("", why, lasts)
+	return why, nil
 }

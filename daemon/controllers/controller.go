@@ -43,14 +43,13 @@ type Options struct {
 	plan.Self
 	Identity string // of this daemon as the holder of leases: one for the host's time since it started
 	Host     ownership.Host
-	// BoundNode is the Node that the token is bound to, "" for none. It may be nil.
-	BoundNode func() string
-	// Holder returns which other host works under the node's name, "" if none does. It may be nil.
-	Holder  func() string
-	Pools   []PoolParts
-	Listers Listers
-	API     API
-	Events  Events
+	// BoundNode is the Node that the token is bound to, "" for none, and Holder the other host that
+	// works under the node's name, "" if none does.
+	BoundNode, Holder func() string
+	Pools             []PoolParts
+	Listers           Listers
+	API               API
+	Events            Events
 	// Published may be nil: no claim is told that it fits on no node then.
 	Published Published
 	// AllHeld reports whether Listers.Claims has all claims of a namespace that have no node. It
@@ -116,7 +115,11 @@ func New(o Options) *Controller {
 			PoolParts: p, claims: newQueue(), volumes: newQueue(), purges: newQueue(),
 			kick: make(chan struct{}, 1), recheck: make(chan struct{}, 1), sweep: make(chan struct{}, 1),
 		}
-		w.disk = openDisk(o, w)
+		w.disk = disk.New(disk.Options{
+			Name: w.Name, Gate: o.Gate, Storage: w.Storage, Label: w.Label,
+			Look: func() { signal(w.kick) }, Slow: o.Deadline / 4,
+			Account: w.Account, Overcommit: w.Overcommit, Recount: func() { signal(w.recheck) },
+		})
 		f.workers[p.Name] = w
 		w.owner, w.everyNode = c.newOwner(w), c.newDirectory(w)
 		if p.Scope == plan.ScopeShared {
@@ -124,14 +127,6 @@ func New(o Options) *Controller {
 		}
 	}
 	return c
-}
-
-func openDisk(o Options, w *poolWorker) *disk.Pool {
-	return disk.New(disk.Options{
-		Name: w.Name, Gate: o.Gate, Storage: w.Storage, Label: w.Label,
-		Look: func() { signal(w.kick) }, Slow: o.Deadline / 4,
-		Account: w.Account, Overcommit: w.Overcommit, Recount: func() { signal(w.recheck) },
-	})
 }
 
 // grace is how long Run waits for work under way when its context ends. A worker that hangs in the
@@ -160,11 +155,8 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 			c.startWorkers(ctx, w, &all)
 		}
 		if c.Contents != nil {
-			for range contentWorkers {
-				all.Go(func() {
-					work(ctx, c.copies.contents, func(i item) (time.Duration, error) { return c.copies.content(ctx, i) })
-				})
-			}
+			startWork(ctx, &all, contentWorkers, c.contents,
+				func(i item) (time.Duration, error) { return c.content(ctx, i) })
 		}
 		all.Go(func() { c.claims.pods.finder.Run(ctx) })
 		if c.Measure {
@@ -179,14 +171,7 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
-	if c.copies.contents != nil {
-		c.copies.contents.ShutDown()
-	}
-	for _, w := range c.workers {
-		w.claims.ShutDown()
-		w.volumes.ShutDown()
-		w.purges.ShutDown()
-	}
+	c.End()
 	waitFor(&all, grace)
 	c.claims.pods.endAll()
 	c.volumes.finishLetGo(ctx)
@@ -200,22 +185,15 @@ func (c *Controller) Run(ctx context.Context, checked chan<- struct{}, started <
 const removers = 16
 
 func (c *Controller) startWorkers(ctx context.Context, w *poolWorker, all *sync.WaitGroup) {
-	for range c.Workers {
-		all.Go(func() {
-			work(ctx, w.claims, w.claimed.tracked(func(i item) (time.Duration, error) { return c.claims.claim(ctx, w, i) }))
-		})
-	}
-	for range removers {
-		all.Go(func() {
-			work(ctx, w.volumes, w.looked.tracked(func(i item) (time.Duration, error) { return c.volumes.volume(ctx, w, i.name) }))
-		})
-	}
+	startWork(ctx, all, c.Workers, w.claims, w.claimed.tracked(
+		func(i item) (time.Duration, error) { return c.claim(ctx, w, i) }))
+	startWork(ctx, all, removers, w.volumes, w.looked.tracked(
+		func(i item) (time.Duration, error) { return c.volume(ctx, w, i.name) }))
 	if w.Name == "" {
 		return
 	}
-	all.Go(func() {
-		work(ctx, w.purges, func(i item) (time.Duration, error) { return c.volumes.purge(ctx, w, i.name) })
-	})
+	startWork(ctx, all, 1, w.purges,
+		func(i item) (time.Duration, error) { return c.purge(ctx, w, i.name) })
 	all.Go(func() { c.volumes.keepRecords(ctx, w) })
 	if w.Quota == plan.QuotaProject {
 		all.Go(func() { c.pools.measure(ctx, w) })

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
@@ -28,8 +30,8 @@ type copies struct {
 	cluster *cluster
 
 	running
-	contents queue // nil without Options.Contents
-	sources  sources
+	contents queue                                 // nil without Options.Contents
+	unready  lately[*corev1.PersistentVolumeClaim] // sources without a volume, by namespace and name
 }
 
 // running are the clones, restores and snapshots that this process makes, by the UID of their claims

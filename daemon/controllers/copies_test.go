@@ -245,7 +245,7 @@ func TestSourceOfManyClones(t *testing.T) {
 	if read("other") != nil || len(now.asked) != 2 {
 		t.Errorf("another source: asked for %q", now.asked)
 	}
-	now.claim, c.sources.all["ns/origin"] = bound, unready{until: time.Now()}
+	now.claim, c.unready.all["ns/origin"] = bound, response[*corev1.PersistentVolumeClaim]{until: time.Now()}
 	if read("origin") != bound || len(now.asked) < 3 {
 		t.Errorf("later: asked for %q", now.asked)
 	}

@@ -34,11 +34,14 @@ func TestDriverIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		no := false
 		good := &storagev1.CSIDriver{Spec: storagev1.CSIDriverSpec{AttachRequired: &no}}
-		api, d := &drivers{err: errors.New("away")}, driver{}
+		api := &drivers{err: errors.New("away")}
+		c, _ := stand(nil, &shelf{})
+		defer c.End()
+		c.API = api
 		step := func(name string, wait time.Duration, asked int, want string) {
 			t.Helper()
 			time.Sleep(wait)
-			why, err := d.lacks(t.Context(), api, "d")
+			why, err := c.lacksDriver(t.Context())
 			if api.asked != asked || err != api.err || (want == "") != (why == "") || !strings.Contains(why, want) {
 				t.Errorf("%s: %q, %v after %d requests, want %q after %d", name, why, err, api.asked, want, asked)
 			}
@@ -79,7 +82,7 @@ func TestNoCSIVolumeBeforeItsDriver(t *testing.T) {
 		if err != nil || waits != (source == plan.SourceCSI) {
 			t.Errorf("%s: %+v, %v", source, verdict, err)
 		}
-		c.driver, server.away = driver{}, true
+		c.driver, server.away = lately[string]{}, true
 		if _, _, verdict, err = c.decide(t.Context(), claim); (err != nil) != (source == plan.SourceCSI) {
 			t.Errorf("%s, while the API is away: %+v, %v", source, verdict, err)
 		}

@@ -143,7 +143,7 @@ func stand(a *api, storage disk.Storage) (*Controller, *poolWorker) {
 	g := gate.New("fast")
 	g.Set(hostcheck.Report{Pool: "fast", Size: 1 << 40, Available: 1 << 40, Mark: hostcheck.Marker{Cluster: "c"}}, time.Now())
 	c := New(Options{
-		Self: plan.Self{Node: "node-a"}, API: a, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: deafObserver{},
+		Self: plan.Self{Node: "node-a"}, API: a, BoundNode: nobody, Holder: nobody, Gate: g, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Metrics: deafObserver{},
 		Pools:    []PoolParts{{Pool: plan.Pool{Name: "fast"}, Storage: storage}},
 		Deadline: time.Minute, // a busy machine is no reason to look at the pool
 		Listers:  Listers{Claims: none[*corev1.PersistentVolumeClaim]{}, Volumes: none[*corev1.PersistentVolume]{}, Nodes: none[*corev1.Node]{}},
@@ -404,3 +404,6 @@ func TestRememberedClaimIsAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// nobody is no other host, and no Node.
+func nobody() string { return "" }

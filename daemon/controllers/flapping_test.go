@@ -126,7 +126,7 @@ func flapping(t *testing.T, play func(m *mount, changed func())) *audience {
 func flappingOptions(m *mount, heard *audience, changes chan struct{}, class string, wait storagev1.VolumeBindingMode, claims many) Options {
 	o := Options{Self: plan.Self{Node: "node-a", Provisioner: plan.DefaultProvisioner}, API: &api{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Listers: Listers{Volumes: none[*corev1.PersistentVolume]{}}}
 	o.Gate, o.Events, o.Mounts, o.Tick, o.Deadline, o.Workers = gate.New("fast"), heard, changes, 10*time.Second, time.Second, 64
-	o.Metrics = deafToAll{}
+	o.Metrics, o.BoundNode, o.Holder = deafToAll{}, nobody, nobody
 	o.Pools = []PoolParts{{
 		Pool: plan.Pool{Name: "fast", Directory: func(pv, _, _ string) (string, error) { return pv, nil }}, Storage: m, Probe: m,
 		Opened: func(hostcheck.Marker) error { return nil },

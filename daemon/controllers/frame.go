@@ -70,14 +70,14 @@ type poolWorker struct {
 type progress struct{ atomic.Int64 }
 
 // tracked returns the task with a note of each time that it was done. The empty item is Ping's.
-func (p *progress) tracked(task func(item) (time.Duration, error)) func(item) (time.Duration, error) {
+func (p *progress) tracked(do task) task {
 	p.Store(time.Now().UnixNano())
 	return func(i item) (after time.Duration, err error) {
 		defer func() { p.Store(time.Now().UnixNano()) }()
 		if i == (item{}) {
 			return 0, nil
 		}
-		return task(i)
+		return do(i)
 	}
 }
 
@@ -94,55 +94,43 @@ type item struct{ namespace, name, uid string }
 
 type queue = workqueue.TypedRateLimitingInterface[item]
 
+// task does an item. An error means later, with a growing delay; a duration means at that time.
+type task = func(item) (time.Duration, error)
+
 func newQueue() queue {
 	return workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](100*time.Millisecond, 30*time.Second))
 }
 
-// work takes items until the queue shuts down.
-func work(ctx context.Context, q queue, do func(item) (time.Duration, error)) {
-	for takeOne(ctx, q, do) {
+// startWork starts workers of a queue.
+func startWork(ctx context.Context, all *sync.WaitGroup, workers int, q queue, do task) {
+	for range workers {
+		all.Go(func() { work(ctx, q, do) })
 	}
 }
 
-// takeOne waits for an item and does it, false if the queue shuts down or ctx has ended. An error
-// means later, with a growing delay; a duration means at that time.
-func takeOne(ctx context.Context, q queue, do func(item) (time.Duration, error)) bool {
-	i, down := q.Get()
-	if down || ctx.Err() != nil {
-		return false
+// work takes items until the queue shuts down or ctx has ended.
+func work(ctx context.Context, q queue, do task) {
+	for {
+		i, down := q.Get()
+		if down || ctx.Err() != nil {
+			return
+		}
+		after, err := do(i)
+		if err != nil {
+			q.AddRateLimited(i)
+		} else if q.Forget(i); after > 0 {
+			q.AddAfter(i, after)
+		}
+		q.Done(i)
 	}
-	after, err := do(i)
-	switch {
-	case err != nil:
-		q.AddRateLimited(i)
-	case after > 0:
-		q.Forget(i)
-		q.AddAfter(i, after)
-	default:
-		q.Forget(i)
-	}
-	q.Done(i)
-	return true
 }
 
 func (c *frame) newIdentity() *ownership.Cluster {
 	return ownership.NewCluster(ownership.ClusterOptions{
-		API: identityAPI{c.API, c}, Changed: c.Look, Log: c.Log,
-		Watched: func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
+		API: c.API, Changed: c.Look, Log: c.Log,
+		Requested: func(err error) { c.NodeRequest("the cluster's ID", err) },
+		Watched:   func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
 	})
-}
-
-// identityAPI is the API as far as it says which cluster it serves.
-type identityAPI struct {
-	API
-	c *frame
-}
-
-// ClusterID is part of ownership.ClusterOptions.
-func (i identityAPI) ClusterID(ctx context.Context) (string, error) {
-	id, err := i.API.ClusterID(ctx)
-	i.c.NodeRequest("the cluster's ID", err)
-	return id, err
 }
 
 // Cluster is the cluster's ID, "" as long as it is not known.
@@ -204,11 +192,18 @@ func (c *frame) requeueClaims(pool string) {
 	}
 }
 
+// volumesIn are the watched objects of a pool.
+func (c *frame) volumesIn(pool string) []*corev1.PersistentVolume {
+	return slices.DeleteFunc(slices.Clone(c.Listers.Volumes.List()), func(v *corev1.PersistentVolume) bool {
+		return v.Labels[plan.PoolLabel] != pool
+	})
+}
+
 // requeueVolumes looks again at the volumes of a pool that wait to be removed, and at those that
 // should have a directory on each node.
 func (c *frame) requeueVolumes(w *poolWorker) {
-	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == w.Name && (needsLook(v) || plan.OnEveryNode(v)) {
+	for _, v := range c.volumesIn(w.Name) {
+		if needsLook(v) || plan.OnEveryNode(v) {
 			w.volumes.Add(item{name: v.Name})
 		}
 	}

@@ -16,27 +16,8 @@ import (
 func (c *pools) newOwner(w *poolWorker) *ownership.Pool {
 	return ownership.New(ownership.Options{
 		Pool: w.Pool, Node: c.Node, Cluster: c.identity, Disk: w.disk, Deadline: c.Deadline, Log: c.Log,
-		NodeKnown: func() bool { _, known := c.Listers.Nodes.Get(c.Node); return known },
-		Host:      c.Host,
-		BoundNode: func() string {
-			if c.BoundNode == nil {
-				return ""
-			}
-			return c.BoundNode()
-		},
-		Holder: func() string {
-			if c.Holder == nil {
-				return ""
-			}
-			return c.Holder()
-		},
-		Reported: func() ownership.Host {
-			node, _ := c.Listers.Nodes.Get(c.Node)
-			if node == nil {
-				return ownership.Host{}
-			}
-			return ownership.HostOf(node)
-		},
+		Host: c.Host, BoundNode: c.BoundNode, Holder: c.Holder,
+		Object:  func() *corev1.Node { node, _ := c.Listers.Nodes.Get(c.Node); return node },
 		Look:    func() { signal(w.kick) },
 		Objects: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
 		Beside:  func(v *corev1.PersistentVolume) bool { return c.beside(w, v) },
@@ -100,8 +81,8 @@ const proofs = 64
 func (s storage) Proof(ctx context.Context) (proof leadership.Proof) {
 	looked := 0
 	h, _ := s.w.disk.Open(ctx)
-	for _, v := range s.c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] != s.w.Name || v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
+	for _, v := range s.c.volumesIn(s.w.Name) {
+		if v.Labels[plan.ScopeLabel] != plan.ScopeShared || looked == proofs {
 			continue
 		}
 		looked, proof = looked+1, leadership.ProofElsewhere

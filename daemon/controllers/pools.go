@@ -289,8 +289,8 @@ func (c *pools) capacityOf(pool plan.Pool) (bytes uint64, closed string, known b
 // promisedBy is what the volume objects of a shared pool say that was promised: the records are
 // counted by the node that works in it.
 func (c *pools) promisedBy(w *poolWorker) (sum uint64) {
-	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == w.Name && v.Labels[plan.ScopeLabel] == plan.ScopeShared {
+	for _, v := range c.volumesIn(w.Name) {
+		if v.Labels[plan.ScopeLabel] == plan.ScopeShared {
 			n, _ := plan.Bytes(plan.SizeOf(v))
 			sum += uint64(n)
 		}

@@ -65,7 +65,7 @@ func provisioning(made *creator) (*Controller, *poolWorker, plan.ClaimFacts, *au
 	made.api = &api{}
 	c, w := stand(made.api, made)
 	heard := &audience{}
-	c.API, c.Events, c.Metrics = made, heard, deafToAll{}
+	c.API, c.Events, c.refusals.Events, c.Metrics = made, heard, heard, deafToAll{}
 	c.Listers.Classes = none[*storagev1.StorageClass]{}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "u", Annotations: map[string]string{plan.StorageProvisioner: "p"}}}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}

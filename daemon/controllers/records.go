@@ -160,8 +160,8 @@ func (c *volumes) lookForLost(w *poolWorker, records []record.Record) {
 		places[rec.PV] = rec.Place
 	}
 	suspects := map[string]bool{}
-	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == w.Name && plan.MayLack(v, places[v.Name]) {
+	for _, v := range c.volumesIn(w.Name) {
+		if plan.MayLack(v, places[v.Name]) {
 			suspects[v.Name] = true
 			w.volumes.Add(item{name: v.Name})
 		}
@@ -174,9 +174,8 @@ func (c *volumes) lookForLost(w *poolWorker, records []record.Record) {
 // wrongly of the finalizer is mended.
 func (c *volumes) tellAstray(w *poolWorker, records []record.Record) {
 	if node, known := c.Listers.Nodes.Get(c.Node); known {
-		for _, v := range c.Listers.Volumes.List() {
-			verdict, is := c.OffItsNode(v, node.Labels)
-			if is && v.Labels[plan.PoolLabel] == w.Name {
+		for _, v := range c.volumesIn(w.Name) {
+			if verdict, is := c.OffItsNode(v, node.Labels); is {
 				c.reportVolume(w, v, verdict)
 			}
 		}

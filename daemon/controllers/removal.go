@@ -229,7 +229,7 @@ func (c *volumes) purge(ctx context.Context, w *poolWorker, pv string) (after ti
 		return 0, nil
 	}
 	if of := c.copies.holder(pv); of != nil {
-		c.copies.contents.Add(contentItem(of))
+		c.copies.requeueContent(of)
 		if of.DeletionTimestamp != nil {
 			return lag, nil // that it was let go was perhaps not watched yet
 		}

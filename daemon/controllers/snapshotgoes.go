@@ -192,7 +192,7 @@ func (c *copies) putSnapshotBack(f plan.ContentFacts, t takenIn, v plan.Verdict)
 		return err
 	}
 	c.contentStays(string(f.Content.UID))
-	c.contents.Add(contentItem(f.Content)) // it is said to be ready, or goes on
+	c.requeueContent(f.Content) // it is said to be ready, or goes on
 	c.Log.Info(v.Message, "reason", v.Reason, "snapshot", f.Snapshot.PV, "pool", f.Pool.Name)
 	c.Events.Event(report.Snapshot(f.Content.Spec.SnapshotRef), corev1.EventTypeNormal, v.Reason, v.Message)
 	return nil

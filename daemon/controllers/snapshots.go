@@ -32,7 +32,7 @@ func (c *copies) ContentChanged(was, now *snapshotapi.Content) {
 	} else {
 		now = was
 	}
-	c.contents.Add(contentItem(now))
+	c.requeueContent(now)
 	if !now.Ready() || was != nil && was.Ready() {
 		return
 	}
@@ -45,13 +45,15 @@ func (c *copies) ContentChanged(was, now *snapshotapi.Content) {
 
 func contentItem(of *snapshotapi.Content) item { return item{name: of.Name, uid: string(of.UID)} }
 
+func (c *copies) requeueContent(of *snapshotapi.Content) { c.contents.Add(contentItem(of)) }
+
 // requeueContents looks again at each content: a pool opened, or the API server responds again.
 func (c *copies) requeueContents() {
 	if c.Contents == nil {
 		return
 	}
 	for _, one := range c.Contents.List() {
-		c.contents.Add(contentItem(one))
+		c.requeueContent(one)
 	}
 }
 
@@ -183,7 +185,7 @@ type takenIn struct {
 // contentFacts looks in this node's pools for the content's snapshot, and for the volume that it is
 // made of.
 func (c *copies) contentFacts(ctx context.Context, of *snapshotapi.Content) (f plan.ContentFacts, t takenIn) {
-	f = plan.ContentFacts{Self: c.Self, Content: of, Nodes: c.cluster.nodes.last()}
+	f = plan.ContentFacts{Self: c.Self, Content: of, Nodes: c.cluster.lastNodeCount()}
 	state := "stays"
 	if of.DeletionTimestamp != nil {
 		state = "goes"

@@ -147,6 +147,7 @@ func snapshotting(t *testing.T) (*Controller, *poolWorker, *album, *audience) {
 	c, w := stand(&api{volume: bound}, a)
 	heard := &audience{}
 	c.Provisioner, c.Snapshots, c.Events, c.contents = "p", a, heard, newQueue()
+	c.refusals.Events = heard
 	t.Cleanup(func() { endAll(c) })
 	c.Contents = one[*snapshotapi.Content]{a.content}
 	w.Snapshots = plan.SnapshotsLive

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -154,7 +156,7 @@ func (c *Controller) Remember(m Memory) {
 	c.pods.remember(m.Held, c.pods.reserved)
 	c.claims.expander = c.claims.newExpander()
 	c.copies.remember(m.Copies)
-	c.copies.sources.forget()
+	c.unready = lately[*corev1.PersistentVolumeClaim]{}
 	c.said, c.limiter = report.Dedup{}, report.Limiter{} // what was told is told again
 	c.refusals = c.newRefusals()
 }

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
@@ -195,11 +194,5 @@ func (c *volumes) States(pool string) map[string]int {
 	if w == nil || pool == "" {
 		return nil
 	}
-	var objects []*corev1.PersistentVolume
-	for _, v := range c.Listers.Volumes.List() {
-		if v.Labels[plan.PoolLabel] == pool {
-			objects = append(objects, v)
-		}
-	}
-	return w.tally.sum(objects)
+	return w.tally.sum(c.volumesIn(pool))
 }

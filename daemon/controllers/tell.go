@@ -86,15 +86,8 @@ func (c *frame) NodeRequest(what string, err error) {
 }
 
 func (c *frame) newRefusals() *report.Refusals {
-	return &report.Refusals{Log: c.Log, Events: eventsOf{c}, Allow: c.mayWarn,
+	return &report.Refusals{Log: c.Log, Events: c.Events, Allow: c.mayWarn,
 		Reachable: func() bool { return c.Listers.Claims.Watched() }}
-}
-
-// eventsOf is what the controller tells by events.
-type eventsOf struct{ c *frame }
-
-func (e eventsOf) Event(ref corev1.ObjectReference, kind, reason, message string) {
-	e.c.Events.Event(ref, kind, reason, message)
 }
 
 // noteClaim notes how the work on a claim ended.

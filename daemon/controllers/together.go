@@ -111,7 +111,7 @@ func (c *together) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 	if now != nil && known {
 		pool, refusal := c.Resolve(plan.ClassFor(now, class), c.configured)
 		f := plan.ClaimFacts{Claim: now, Class: class, RequestFacts: plan.RequestFacts{
-			Self: c.Self, Pool: pool, Refusal: refusal, Nodes: c.cluster.nodes.last(),
+			Self: c.Self, Pool: pool, Refusal: refusal, Nodes: c.cluster.lastNodeCount(),
 			Room: capacity.Room{Free: math.MaxUint64},
 		}}
 		if node, known := c.Listers.Nodes.Get(c.Node); known {

@@ -52,8 +52,9 @@ func (p *product) controller(of setting) *controllers.Controller {
 	self := of.self()
 	p.begins, p.elsewhere = true, of.elsewhere
 	defer func() { p.begins = false }()
+	nobody := func() string { return "" }
 	c := controllers.New(controllers.Options{
-		Self: self, Identity: holderName(self), Gate: p.gate, Log: slog.New(slog.DiscardHandler),
+		Self: self, Identity: holderName(self), BoundNode: nobody, Holder: nobody, Gate: p.gate, Log: slog.New(slog.DiscardHandler),
 		Pools: p.parts(of), Listers: p.listers(self, of.single), API: server{p: p}, Contents: contents{p}, Snapshots: snapshots{server{p: p}}, Metrics: mute{},
 		Tick: time.Hour, Deadline: time.Hour, Workers: 1, AllHeld: p.allHeld(of), Events: ears{p: p},
 	})

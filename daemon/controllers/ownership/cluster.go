@@ -27,7 +27,9 @@ type ClusterOptions struct {
 	API     API
 	Watched func(name string) (*corev1.PersistentVolume, bool) // a volume object that the daemon watches
 	Changed func()                                             // called when the ID is another one than before; it must not block
-	Log     *slog.Logger
+	// Requested is called with how each request for the ID ended.
+	Requested func(err error)
+	Log       *slog.Logger
 }
 
 // Cluster is the cluster that the kubeconfig leads to. It is safe for concurrent use.
@@ -72,6 +74,7 @@ func (c *Cluster) Identified() bool { return c.identified.Load() }
 // and pools are not compared with it, as in versions that did not ask.
 func (c *Cluster) Confirm(ctx context.Context) error {
 	id, err := c.API.ClusterID(ctx)
+	c.Requested(err)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,8 @@ func (a *api) GetClaim(context.Context, string, string) (*corev1.PersistentVolum
 // newCluster is a cluster of which no volume is watched.
 func newCluster(a *api) *Cluster {
 	return NewCluster(ClusterOptions{
-		API: a, Changed: func() {}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Requested: func(error) {},
+		API:       a, Changed: func() {}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Watched: func(string) (*corev1.PersistentVolume, bool) { return nil, false },
 	})
 }

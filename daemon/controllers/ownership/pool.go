@@ -21,15 +21,15 @@ import (
 
 // Options are a Pool's. All fields are needed.
 type Options struct {
-	Pool      plan.Pool
-	Node      string        // the name of the daemon's Node object
-	NodeKnown func() bool   // reports whether the cluster has a Node of that name
-	Host      Host          // this one
-	Reported  func() Host   // what the Node says of its own
-	BoundNode func() string // the Node that the token is bound to, "" for none
-	Holder    func() string // which other host works under the node's name, "" if none does
-	Cluster   *Cluster
-	Objects   func() []*corev1.PersistentVolume // that the daemon watches
+	Pool   plan.Pool
+	Node   string              // the name of the daemon's Node object
+	Object func() *corev1.Node // of that name, nil if the cluster has none
+	Host   Host                // this one
+	// BoundNode is the Node that the token is bound to, "" for none, and Holder the other host that
+	// works under the node's name, "" if none does.
+	BoundNode, Holder func() string
+	Cluster           *Cluster
+	Objects           func() []*corev1.PersistentVolume // that the daemon watches
 	// Beside reports whether an object is of another pool of this node, though this one has a record
 	// of its name.
 	Beside   func(*corev1.PersistentVolume) bool
@@ -83,12 +83,15 @@ func (p *Pool) Check(ctx context.Context, report *hostcheck.Report) {
 			Message: "whose the pool is cannot be told before its records are read: " + err.Error()})
 		return
 	}
-	reported, holder := p.Reported(), ""
+	node, reported, holder := p.Object(), Host{}, ""
+	if node != nil {
+		reported = HostOf(node)
+	}
 	if reported == (Host{}) { // else it tells hosts apart
 		holder = p.Holder()
 	}
 	report.Findings = append(report.Findings, Findings(Facts{
-		Pool: p.Pool, Node: p.Node, NodeKnown: p.NodeKnown(), Cluster: p.Cluster.ID(), Census: census,
+		Pool: p.Pool, Node: p.Node, NodeKnown: node != nil, Cluster: p.Cluster.ID(), Census: census,
 		OtherHost: p.Host.Differs(reported), BoundNode: p.BoundNode(),
 		Holder:        holder,
 		MarkedCluster: report.Mark.Cluster, MarkedNode: report.Mark.Node, MarkedScope: report.Mark.Scope,

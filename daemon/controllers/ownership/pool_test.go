@@ -75,8 +75,8 @@ func newEnvironment(scope string, a *api, s *storage) *environment {
 		return nil, false
 	}
 	e.Pool = New(Options{
-		Pool: plan.Pool{Name: "fast", Path: "/srv/fast", Scope: scope}, Node: "node-a", NodeKnown: func() bool { return !e.noNode },
-		Host: Host{BootID: "here"}, Reported: func() Host { return Host{BootID: e.boot} }, BoundNode: func() string { return "" },
+		Pool: plan.Pool{Name: "fast", Path: "/srv/fast", Scope: scope}, Node: "node-a",
+		Host: Host{BootID: "here"}, Object: e.node, BoundNode: func() string { return "" },
 		Holder:  func() string { return e.holder },
 		Objects: func() []*corev1.PersistentVolume { return e.watched },
 		Beside:  func(v *corev1.PersistentVolume) bool { return v.Labels[plan.PoolLabel] == "slow" },
@@ -84,6 +84,16 @@ func newEnvironment(scope string, a *api, s *storage) *environment {
 		Deadline: time.Minute, Look: func() { e.looks.Add(1) }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	return e
+}
+
+// node is the Node as the cluster has it.
+func (e *environment) node() *corev1.Node {
+	if e.noNode {
+		return nil
+	}
+	n := &corev1.Node{}
+	n.Status.NodeInfo.BootID = e.boot
+	return n
 }
 
 // check checks a pool that was found with this marker, and returns the report and its reasons.

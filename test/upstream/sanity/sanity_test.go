@@ -120,8 +120,9 @@ func newService(t *testing.T, cfg config.Config, state string) *service {
 		t.Fatal(err)
 	}
 	probe := prober.New(prober.Options{Pool: p, Node: cfg.Node, StateDir: state, Locks: unlocked{}, Store: s.store, Deadline: csi.Within})
+	nobody := func() string { return "" }
 	s.daemon = controllers.New(controllers.Options{
-		Self: s.cluster.self, Identity: node, Gate: s.gate, Log: slog.New(slog.DiscardHandler),
+		Self: s.cluster.self, Identity: node, BoundNode: nobody, Holder: nobody, Gate: s.gate, Log: slog.New(slog.DiscardHandler),
 		Pools:   []controllers.PoolParts{{Pool: s.pool, Storage: s.store, Probe: probe, Opened: probe.Opened, Overcommit: p.Overcommit}},
 		Listers: s.cluster.listers(), API: s.cluster, Events: s.cluster, Metrics: uncounted{},
 		Contents: contents(s.cluster), Snapshots: s.cluster, Tick: time.Hour, Deadline: csi.Within, Workers: 1,
