@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -38,16 +39,15 @@ func (c *claims) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 		signal(c.podNews)
 	}
 	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
-		signal(c.cluster.unplaced)
+		c.cluster.claimCame()
 		return // unplaced.go has it
 	}
 	if now != nil {
 		c.inFlight.seen(string(now.UID))
-		c.workers[c.poolNameOf(now)].claims.Add(claimItem(now))
-		return
 	}
-	// Bound, deleted, or given to another node: what was begun for it is finished or undone.
-	c.workers[c.poolNameOf(was)].claims.Add(claimItem(was))
+	// One that went was bound, deleted, or given to another node: what was begun for it is finished
+	// or undone.
+	c.requeueClaim(cmp.Or(now, was))
 }
 
 // ClassChanged looks again at every claim: a class that came or changed may be what it waits for.
@@ -99,7 +99,7 @@ func (c *claims) claim(ctx context.Context, w *poolWorker, i item) (after time.D
 		if may, after, err := c.pods.mayMake(ctx, facts); err != nil || !may {
 			return after, err
 		}
-		return c.provision(ctx, h, facts)
+		return c.attempt(ctx, h, facts)
 	case plan.Wait:
 		if wait := w.outage.unexplained(time.Now()); wait > 0 && verdict.Reason == plan.ReasonPoolClosed {
 			return wait, nil
@@ -110,25 +110,21 @@ func (c *claims) claim(ctx context.Context, w *poolWorker, i item) (after time.D
 
 // decide gathers what a decision depends on, and asks for it: once more where the first verdict
 // depends on what has to be asked of the API server.
-func (c *claims) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimFacts, disk.Handle, plan.Verdict, error) {
-	facts, h, err := c.gather(ctx, claim)
-	if err != nil {
-		return facts, h, plan.Verdict{}, err
+func (c *claims) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim) (facts plan.ClaimFacts, h disk.Handle, verdict plan.Verdict, err error) {
+	if facts, h, err = c.gather(ctx, claim); err != nil {
+		return facts, h, verdict, err
 	}
 	if plan.Contended(facts) {
 		facts.Taken, facts.Lag = c.stagger.lately(time.Now())
 		facts.Backlog = c.inFlight.backlog(string(claim.UID), func() time.Duration { return c.stagger.arrive(time.Now(), plan.AssignInterval(facts.Nodes)) })
 	}
-	verdict := plan.ForClaim(facts)
-	if verdict.Action == plan.Inquire {
-		var err error
+	if verdict = plan.ForClaim(facts); verdict.Action == plan.Inquire {
 		if facts.Inquiry, err = c.inquire(ctx, claim); err != nil {
 			return facts, h, verdict, err
 		}
 		verdict = plan.ForClaim(facts)
 	}
 	if name := plan.ClassName(claim); verdict.Reason == plan.ReasonClassNotFound && plan.NodeNamePossible(name) {
-		var err error
 		if facts.ClassOf, err = c.cluster.classOf(ctx, name); err != nil {
 			return facts, h, verdict, err
 		}
@@ -137,8 +133,7 @@ func (c *claims) decide(ctx context.Context, claim *corev1.PersistentVolumeClaim
 		}
 		verdict = plan.ForClaim(facts)
 	}
-	verdict = c.recount(ctx, &facts, verdict)
-	return facts, h, verdict, nil
+	return facts, h, c.recount(ctx, &facts, verdict), nil
 }
 
 // recount counts the nodes before a claim is refused, given back, or kept waiting here: another
@@ -151,12 +146,11 @@ func (c *claims) recount(ctx context.Context, f *plan.ClaimFacts, v plan.Verdict
 	if f.Nodes < 2 {
 		age = 2 * time.Second
 	}
-	nodes := c.cluster.nodeCount(ctx, age)
-	if nodes == f.Nodes {
-		return v
+	if nodes := c.cluster.nodeCount(ctx, age); nodes != f.Nodes {
+		f.Nodes = nodes
+		return plan.ForClaim(*f)
 	}
-	f.Nodes = nodes
-	return plan.ForClaim(*f)
+	return v
 }
 
 // nodesFor is how many nodes the cluster has, as far as that matters for a claim: for one that was
@@ -169,11 +163,26 @@ func (c *claims) nodesFor(ctx context.Context, claim *corev1.PersistentVolumeCla
 	return c.cluster.nodeCount(ctx, time.Minute)
 }
 
-// gather gathers what the rules about a claim's request depend on.
+// gather gathers what the rules about a claim's request depend on. It returns the handle that the
+// facts of the claim's pool are of, too: it is provisioned there or nowhere.
 func (c *claims) gather(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim,
 ) (f plan.ClaimFacts, h disk.Handle, err error) {
-	f, h = c.claimFacts(ctx, claim)
+	f = plan.ClaimFacts{
+		RequestFacts: plan.RequestFacts{Self: c.Self}, Claim: claim,
+		Age: c.inFlight.chosen(string(claim.UID), plan.Chosen(claim)),
+	}
+	if node, known := c.Listers.Nodes.Get(c.Node); known {
+		f.NodeLabels = node.Labels
+	}
+	f.Volume, _ = c.Listers.Volumes.Get(plan.VolumeName(claim))
+	if class, known := c.Listers.Classes.Get(plan.ClassName(claim)); known {
+		var pools []plan.Pool
+		f.Class = class
+		if pools, f.Refusal = c.Candidates(plan.ClassFor(claim, class), c.configured); f.Refusal == nil {
+			h = c.place(ctx, &f, pools)
+		}
+	}
 	if plan.SourceMatters(f) {
 		if f.From, err = c.copies.sourceFacts(ctx, f); err != nil {
 			return f, h, err
@@ -189,29 +198,6 @@ func (c *claims) gather(
 	}
 	f.Nodes = c.nodesFor(ctx, claim)
 	return f, h, nil
-}
-
-// claimFacts returns the handle that the facts of the claim's pool are of, too: it is provisioned
-// there or nowhere.
-func (c *claims) claimFacts(ctx context.Context, claim *corev1.PersistentVolumeClaim) (f plan.ClaimFacts, h disk.Handle) {
-	f = plan.ClaimFacts{
-		RequestFacts: plan.RequestFacts{Self: c.Self}, Claim: claim,
-		Age: c.inFlight.chosen(string(claim.UID), plan.Chosen(claim)),
-	}
-	if node, known := c.Listers.Nodes.Get(c.Node); known {
-		f.NodeLabels = node.Labels
-	}
-	f.Volume, _ = c.Listers.Volumes.Get(plan.VolumeName(claim))
-	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
-	if !known {
-		return f, h
-	}
-	f.Class = class
-	pools, refusal := c.Candidates(plan.ClassFor(claim, class), c.configured)
-	if f.Refusal = refusal; refusal == nil {
-		h = c.place(ctx, &f, pools)
-	}
-	return f, h
 }
 
 // refuse tells why a claim has no volume, and gives it back if another node may have room.
@@ -283,7 +269,7 @@ func (c *claims) requeueGrowing(v *corev1.PersistentVolume) {
 		return
 	}
 	if claim, kept := c.Listers.Claims.Get(ref.Namespace + "/" + ref.Name); kept && plan.Asks(claim) {
-		c.workers[c.poolNameOf(claim)].claims.Add(claimItem(claim))
+		c.requeueClaim(claim)
 	}
 }
 

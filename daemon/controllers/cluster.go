@@ -24,6 +24,9 @@ type cluster struct {
 	unplaced chan struct{} // a claim that has no node came or changed
 }
 
+// claimCame has claims without a node gone through.
+func (c *cluster) claimCame() { signal(c.unplaced) }
+
 // nodeCount is how many nodes the cluster has, as it was counted at most age ago. While it cannot
 // be counted, and while a request for it takes longer than a worker waits, it is the last known
 // number.

@@ -77,7 +77,7 @@ func TestCopy(t *testing.T) {
 	w.takes.Store(&usage.Pool{Measured: measured})
 	provision := func() error {
 		h, _ := w.disk.Open(t.Context())
-		_, err := c.provision(t.Context(), h, f)
+		_, err := c.attempt(t.Context(), h, f)
 		return err
 	}
 	for range 2 { // a second look begins no second copy
@@ -110,14 +110,14 @@ func TestCopyThatFails(t *testing.T) {
 	c, w, f, heard, disk := copyingOne()
 	for _, failed := range []error{volume.ErrSource, syscall.EIO, treecopy.ErrNoReflink, syscall.EDQUOT} {
 		h, _ := w.disk.Open(t.Context())
-		if _, err := c.provision(t.Context(), h, f); err != nil {
+		if _, err := c.attempt(t.Context(), h, f); err != nil {
 			t.Fatal(err)
 		}
 		<-disk.began
 		disk.goOn <- failed
 		i, _ := w.claims.Get()
 		w.claims.Done(i)
-		after, err := c.provision(t.Context(), h, f)
+		after, err := c.attempt(t.Context(), h, f)
 		if said := strings.Join(heard.of("u"), "; "); !strings.Contains(said, failed.Error()) || !errors.Is(err, failed) && after != copyAgain {
 			t.Errorf("%v, after %s, said %q", err, after, said)
 		}
@@ -126,7 +126,7 @@ func TestCopyThatFails(t *testing.T) {
 		}
 		if known := c.copies.all["u"]; known != nil { // left alone
 			for range 2 {
-				if after, err := c.provision(t.Context(), h, f); after != copyAgain || err != nil || c.copies.all["u"] != known {
+				if after, err := c.attempt(t.Context(), h, f); after != copyAgain || err != nil || c.copies.all["u"] != known {
 					t.Errorf("%v: looked at again: after %s, %v", failed, after, err)
 				}
 			}
@@ -148,7 +148,7 @@ func TestCopyEndsWithItsClaim(t *testing.T) {
 	} {
 		c, w, f, _, disk := copyingOne()
 		h, _ := w.disk.Open(t.Context())
-		if _, err := c.provision(t.Context(), h, f); err != nil {
+		if _, err := c.attempt(t.Context(), h, f); err != nil {
 			t.Fatal(err)
 		}
 		copying := <-disk.began
@@ -173,7 +173,7 @@ func TestRemainsOfCanceledCopy(t *testing.T) {
 			defer endAll(c)
 			disk.tidy, w.Snapshots = make(chan struct{}), plan.SnapshotsLive
 			h, _ := w.disk.Open(t.Context())
-			if _, err := c.provision(t.Context(), h, f); err != nil {
+			if _, err := c.attempt(t.Context(), h, f); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -204,7 +204,7 @@ func TestRemainsOfFailedCopy(t *testing.T) {
 		c, w, f, _, disk := copyingOne()
 		defer endAll(c)
 		h, _ := w.disk.Open(t.Context())
-		if _, err := c.provision(t.Context(), h, f); err != nil {
+		if _, err := c.attempt(t.Context(), h, f); err != nil {
 			t.Fatal(err)
 		}
 		<-disk.began

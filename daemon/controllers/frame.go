@@ -158,6 +158,11 @@ func (c *frame) workerOf(v *corev1.PersistentVolume) *poolWorker {
 	return c.workers[""]
 }
 
+// requeueClaim has a claim looked at by the worker of its pool.
+func (c *frame) requeueClaim(claim *corev1.PersistentVolumeClaim) {
+	c.workers[c.poolNameOf(claim)].claims.Add(claimItem(claim))
+}
+
 // poolNameOf is the pool whose worker takes a claim: the first of poolsOf.
 func (c *frame) poolNameOf(claim *corev1.PersistentVolumeClaim) string {
 	return c.poolsOf(claim)[0]
@@ -169,18 +174,16 @@ func (c *frame) poolsOf(claim *corev1.PersistentVolumeClaim) (names []string) {
 	if v, known := c.Listers.Volumes.Get(claim.Spec.VolumeName); known && plan.Asks(claim) {
 		return []string{c.workerOf(v).Name}
 	}
-	class, known := c.Listers.Classes.Get(plan.ClassName(claim))
-	if !known {
-		return []string{""}
+	if class, known := c.Listers.Classes.Get(plan.ClassName(claim)); known {
+		pools, refusal := c.Candidates(class, c.configured)
+		for _, pool := range pools {
+			names = append(names, pool.Name)
+		}
+		if refusal == nil {
+			return names
+		}
 	}
-	pools, refusal := c.Candidates(class, c.configured)
-	if refusal != nil {
-		return []string{""}
-	}
-	for _, pool := range pools {
-		names = append(names, pool.Name)
-	}
-	return names
+	return []string{""}
 }
 
 func (c *frame) requeueClaims(pool string) {

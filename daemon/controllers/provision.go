@@ -17,66 +17,82 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
-// provision makes a claim's volume and its object.
-func (c *claims) provision(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
+// attempt has a claim's volume made, and reports the outcome. Where another claim was promised the
+// space since the facts were gathered, it is decided again with what is left.
+func (c *claims) attempt(ctx context.Context, h disk.Handle, f plan.ClaimFacts) (time.Duration, error) {
+	outcome, err := c.provision(ctx, h, &f)
+	if full := new(capacity.FullError); errors.As(err, &full) {
+		c.inFlight.abandon(string(f.Claim.UID)) // nothing was made
+		f.Room = full.Room
+		return c.refuse(ctx, f, c.recount(ctx, &f, plan.ForClaim(f)))
+	}
+	c.reportClaim(f.Claim, outcome, f.Pool.Name)
+	return outcome.After, err
+}
+
+// provision makes a claim's volume and its object. The outcome says what to report, and when to
+// look at the claim again; the facts say which pool the volume was put into.
+func (c *claims) provision(ctx context.Context, h disk.Handle, f *plan.ClaimFacts) (plan.Verdict, error) {
 	if len(f.Disks) > 1 {
 		c.placing.Lock()
-		chosen, drop, err := c.reserve(ctx, &f)
+		chosen, drop, err := c.reserve(ctx, f)
 		c.placing.Unlock()
 		defer drop()
 		if h = chosen; err != nil {
-			return c.notMade(ctx, c.workers[f.Pool.Name], f, err)
+			return c.notMade(ctx, *f, err)
 		}
 	}
-	pv, after, err := c.make(ctx, h, f)
+	pv, err := c.make(ctx, h, *f)
+	if err != nil {
+		return c.notMade(ctx, *f, err)
+	}
 	if pv == nil {
-		return after, err
+		return plan.Verdict{}, nil // its copy goes on
 	}
 	// A crash here leaves a directory without a volume object: the next start publishes it if the
 	// claim still wants it, and otherwise removes it by its record.
 	for _, holds := range []func(context.Context, plan.ClaimFacts) (bool, error){c.unchanged, c.ofClass} {
-		if yes, err := holds(ctx, f); err != nil || !yes {
-			return lag, err
+		if yes, err := holds(ctx, *f); err != nil || !yes {
+			return plan.Verdict{After: lag}, err
 		}
 	}
 	if plan.IsCopy(f.Claim) { // from here on its data may be a pod's
 		if err := h.Published(pv.Name); err != nil {
-			return 0, err
+			return plan.Verdict{}, err
 		}
 	}
-	return c.publish(ctx, f, pv)
+	return c.publish(ctx, *f, pv)
 }
 
-// make makes a claim's directory, and returns the object for it; nil where there is no directory,
-// or not yet.
+// make makes a claim's directory, and returns the object for it; nil as long as it is copied.
 func (c *claims) make(
 	ctx context.Context, h disk.Handle, f plan.ClaimFacts,
-) (pv *corev1.PersistentVolume, after time.Duration, err error) {
+) (pv *corev1.PersistentVolume, err error) {
 	name, err := f.Pool.Directory(plan.VolumeName(f.Claim), f.Claim.Namespace, f.Claim.Name)
 	if err != nil {
-		return nil, 0, err // plan's badName refused this before
+		return nil, err // plan's badName refused this before
 	}
-	w := c.workers[f.Pool.Name]
+	w, item := c.workers[f.Pool.Name], claimItem(f.Claim)
 	pv = plan.NewVolume(f, name)
 	// The gate was open when the facts were gathered. Create opens the pool anew and compares it
 	// with the directory that was checked, so that a mount that changed since is noticed before any
 	// write. Noted before, because a call that was left alone in a hung pool may still make it.
-	c.inFlight.made(string(f.Claim.UID), w.Name)
+	c.inFlight.made(item.uid, w.Name)
 	made := spec(f, pv, name)
 	if plan.IsCopy(f.Claim) {
-		if whole, after, err := c.cloned(ctx, w, f, made); !whole {
-			return nil, after, err
+		whole, err := c.copies.copied(ctx, w, item.uid, made, func() { w.claims.Add(item) })
+		if err != nil || !whole {
+			return nil, err
 		}
 	}
 	err = c.create(ctx, w, h, f, made)
 	if errors.Is(err, volume.ErrConflict) {
 		pv, err = c.createRecorded(ctx, w, h, f, err)
 	}
-	if err != nil {
-		after, err = c.notMade(ctx, w, f, err)
-		return nil, after, err
+	if err != nil { // a copy that was whole is not there any more, or it is one of another source
+		c.copies.cancel(item.uid)
 	}
-	return pv, 0, nil
+	return pv, err
 }
 
 // create makes a claim's directory, or puts it back.
@@ -90,31 +106,6 @@ func (c *claims) create(ctx context.Context, w *poolWorker, h disk.Handle, f pla
 	}
 	made.PutBack = true
 	return h.Create(made)
-}
-
-// cloned reports whether the copy for a claim is whole in the pool. If not, it begins, or goes on,
-// or has failed.
-func (c *claims) cloned(ctx context.Context, w *poolWorker, f plan.ClaimFacts, made volume.Spec) (bool, time.Duration, error) {
-	again := claimItem(f.Claim)
-	whole, err := c.copies.copied(ctx, w, again.uid, made, func() { w.claims.Add(again) })
-	if err != nil {
-		after, err := c.copyFailed(ctx, w, f, made.PV, err)
-		return false, after, err
-	}
-	return whole, 0, nil
-}
-
-// notMade: a claim's directory was not made. A copy that was whole is not there any more then, or
-// it is one of another source.
-func (c *claims) notMade(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
-	if plan.IsCopy(f.Claim) {
-		c.copies.cancel(string(f.Claim.UID))
-		return c.copyFailed(ctx, w, f, plan.VolumeName(f.Claim), err)
-	}
-	if full := new(capacity.FullError); errors.As(err, &full) {
-		return c.spaceTaken(ctx, f, full.Room)
-	}
-	return c.createFailed(ctx, w, f, err)
 }
 
 // createRecorded finishes a volume that was made while the pool had another pattern of directories,
@@ -203,81 +194,75 @@ func spec(f plan.ClaimFacts, pv *corev1.PersistentVolume, directory string) volu
 	return made
 }
 
-// spaceTaken: another claim was promised the space since the facts of this one were gathered. It is
-// decided again with what is left.
-func (c *claims) spaceTaken(ctx context.Context, f plan.ClaimFacts, left capacity.Room) (time.Duration, error) {
-	c.inFlight.abandon(string(f.Claim.UID)) // nothing was made
-	f.Room = left
-	return c.refuse(ctx, f, c.recount(ctx, &f, plan.ForClaim(f)))
-}
-
-// copyFailed: what is left of a copy is in the trash, and is made anew once it is gone from there.
-func (c *claims) copyFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, pv string, err error) (time.Duration, error) {
-	w.purges.Add(item{name: pv})
-	if errors.Is(err, volume.ErrPlace) || errors.Is(err, context.Canceled) {
-		return lag, nil // an earlier try is still there
+// notMade is the outcome for a claim whose directory was not made. What is left of a copy is in the
+// trash, and is made anew once it is gone from there. A pool that moved is looked at before anything
+// is said; its gate then says why.
+func (c *claims) notMade(ctx context.Context, f plan.ClaimFacts, err error) (plan.Verdict, error) {
+	w, v := c.workers[f.Pool.Name], plan.Verdict{}
+	if plan.IsCopy(f.Claim) {
+		w.purges.Add(item{name: plan.VolumeName(f.Claim)})
+		if errors.Is(err, volume.ErrPlace) || errors.Is(err, context.Canceled) {
+			return plan.Verdict{After: lag}, nil // an earlier try is still there
+		}
 	}
-	if full := new(capacity.FullError); errors.As(err, &full) {
-		return c.spaceTaken(ctx, f, full.Room)
-	}
-	after, failed := c.createFailed(ctx, w, f, err)
-	if writesAgain(failed) {
-		return copyAgain, nil
-	}
-	return after, failed
-}
-
-// createFailed: a pool that moved is looked at before anything is said; its gate then says why.
-func (c *claims) createFailed(ctx context.Context, w *poolWorker, f plan.ClaimFacts, err error) (time.Duration, error) {
-	if errors.Is(err, leadership.ErrNotLeading) {
+	switch {
+	case errors.As(err, new(*capacity.FullError)):
+		return v, err
+	case errors.Is(err, leadership.ErrNotLeading):
 		c.Log.Info("leaves a claim whose volume was removed meanwhile", "claim", f.Claim.Namespace+"/"+f.Claim.Name, "pool", w.Name)
-		return lag, nil // the watch brings what became of it
+		return plan.Verdict{After: lag}, nil // the watch brings what became of it
 	}
 	signal(w.kick)
 	if ctx.Err() != nil || errors.Is(err, volume.ErrDirectoryReplaced) {
-		return 0, err
+		return v, err
 	}
-	reason := plan.ReasonProvisioningFailed
+	v = plan.Verdict{Action: plan.Wait, Reason: plan.ReasonProvisioningFailed,
+		Message: "node " + f.Node + ": " + err.Error()}
 	switch {
 	case errors.Is(err, volume.ErrNoQuota):
-		reason = plan.ReasonNoQuota
+		v.Reason = plan.ReasonNoQuota
 	case errors.Is(err, volume.ErrSource):
-		reason = plan.ReasonSource
+		v.Reason = plan.ReasonSource
 	case errors.Is(err, treecopy.ErrNoReflink):
-		reason = plan.ReasonDataSource
+		v.Reason = plan.ReasonDataSource
 	}
-	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Wait, Reason: reason,
-		Message: "node " + f.Node + ": " + err.Error()}, w.Name)
-	return 0, err
+	if plan.IsCopy(f.Claim) && writesAgain(err) {
+		v.After, err = copyAgain, nil
+	}
+	return v, err
 }
 
 // publish creates the object for a directory that was made.
 func (c *claims) publish(
 	ctx context.Context, f plan.ClaimFacts, pv *corev1.PersistentVolume,
-) (time.Duration, error) {
-	w := c.workers[f.Pool.Name]
+) (plan.Verdict, error) {
+	uid := string(f.Claim.UID)
 	existing, err := c.API.CreateVolume(ctx, pv)
 	if err != nil {
-		return 0, err
+		return plan.Verdict{}, err
 	}
+	if existing != nil && plan.MadeElsewhere(existing, pv) {
+		c.Log.Info("another node made the claim's volume",
+			"claim", f.Claim.Namespace+"/"+f.Claim.Name, "volume", pv.Name)
+		c.abandon(uid)
+		return plan.Verdict{After: time.Minute}, nil
+	}
+	took := c.inFlight.published(uid)
 	if existing != nil {
-		if plan.MadeElsewhere(existing, pv) {
-			c.Log.Info("another node made the claim's volume",
-				"claim", f.Claim.Namespace+"/"+f.Claim.Name, "volume", pv.Name)
-			c.inFlight.abandon(string(f.Claim.UID))
-			return time.Minute, nil
-		}
+		// An object of our name that this node would not make may be for the same claim, of a node
+		// that has the same filesystem mounted, so that the directory may be in a pod: what was
+		// made here stays for as long as the object does, and then goes by its record.
 		if difference := plan.Same(existing, pv); difference != "" {
-			return c.nameTaken(w, f, difference), nil
+			return plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken, After: nameTakenAgain,
+				Message: "a volume " + pv.Name + " exists already and is not this node's: " + difference}, nil
 		}
 	}
-	took := c.inFlight.published(string(f.Claim.UID))
-	c.Metrics.Claim(w.Name, plan.ReasonProvisioningSucceeded, took)
-	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
-		Message: fmt.Sprintf("volume %s is %s%s", pv.Name, whereOf(f), c.copies.takeNotes(f))}, w.Name)
-	c.pods.waiting.Drop(f.Claim.Namespace, string(f.Claim.UID))
-	c.pods.end(string(f.Claim.UID))
-	return c.inFlight.awaited(string(f.Claim.UID)), nil // it is looked at once more whether the object is there
+	c.Metrics.Claim(f.Pool.Name, plan.ReasonProvisioningSucceeded, took)
+	c.pods.waiting.Drop(f.Claim.Namespace, uid)
+	c.pods.end(uid)
+	return plan.Verdict{Action: plan.Provision, Reason: plan.ReasonProvisioningSucceeded,
+		Message: "volume " + pv.Name + " is " + whereOf(f) + c.copies.takeNotes(f),
+		After:   c.inFlight.awaited(uid)}, nil // it is looked at once more whether the object is there
 }
 
 func whereOf(f plan.ClaimFacts) string {
@@ -294,13 +279,3 @@ func whereOf(f plan.ClaimFacts) string {
 // nameTakenAgain is when a claim is tried again whose volume's name is taken. No watch brings the
 // end of an object without our labels.
 const nameTakenAgain = 10 * time.Second
-
-// nameTaken: the object of our name is not the one that this node would make. It may be for the
-// same claim, of a node that has the same filesystem mounted, so that the directory may be in a
-// pod: what was made here stays for as long as the object does, and then goes by its record.
-func (c *claims) nameTaken(w *poolWorker, f plan.ClaimFacts, difference string) time.Duration {
-	c.inFlight.published(string(f.Claim.UID))
-	c.reportClaim(f.Claim, plan.Verdict{Action: plan.Refuse, Reason: plan.ReasonNameTaken,
-		Message: fmt.Sprintf("a volume %s exists already and is not this node's: %s", plan.VolumeName(f.Claim), difference)}, w.Name)
-	return nameTakenAgain
-}

@@ -118,7 +118,7 @@ func TestProvision(t *testing.T) {
 	} {
 		ctl, w, facts, heard := provisioning(&c.made)
 		h, _ := w.disk.Open(t.Context())
-		_, err := ctl.provision(t.Context(), h, facts)
+		_, err := ctl.attempt(t.Context(), h, facts)
 		ctl.noteClaim(claimItem(facts.Claim), err)
 		if c.made.done.String() != c.done || (err != nil) != c.fails {
 			t.Errorf("%s: did %q, %v; want %q", name, c.made.done.String(), err, c.done)
@@ -152,7 +152,7 @@ func TestSpaceThatAnotherClaimGot(t *testing.T) {
 		if err := h.Create(volume.Spec{Record: record.Record{PV: "other", Directory: "other", Requested: 1<<40 - 5}}); err != nil {
 			t.Fatal(err)
 		}
-		after, err := ctl.provision(t.Context(), h, facts)
+		after, err := ctl.attempt(t.Context(), h, facts)
 		said := strings.Join(heard.of("u"), ", ")
 		if err != nil || made.node != c.node || made.done.String() != "directory other" || (after > 0) != (c.node == "") {
 			t.Errorf("%s: did %q, wrote %q, again after %s, %v", name, made.done.String(), made.node, after, err)

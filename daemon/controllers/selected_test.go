@@ -68,7 +68,7 @@ func TestClassReplacedMeanwhile(t *testing.T) {
 		facts.Claim.Annotations = c.annotations
 		facts.Class.UID = "1"
 		h, _ := w.disk.Open(t.Context())
-		after, err := ctl.provision(t.Context(), h, facts)
+		after, err := ctl.attempt(t.Context(), h, facts)
 		want := "directory pvc-u"
 		if c.object {
 			want += ", object pvc-u"

@@ -38,7 +38,7 @@ func (c *copies) ContentChanged(was, now *snapshotapi.Content) {
 	}
 	for _, claim := range c.Listers.Claims.List() { // that wait for it
 		if plan.IsRestore(claim) && claim.Namespace == now.Spec.SnapshotRef.Namespace && plan.SourceOfCopy(claim) == now.Spec.SnapshotRef.Name {
-			c.workers[c.poolNameOf(claim)].claims.Add(claimItem(claim))
+			c.requeueClaim(claim)
 		}
 	}
 }
