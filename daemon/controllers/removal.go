@@ -37,29 +37,38 @@ func (c *volumes) remove(ctx context.Context, w *poolWorker, h disk.Handle, pv *
 	if err := w.elector.Fence(ctx); err != nil {
 		return err
 	}
+	var err error
 	switch action {
 	case plan.Delete:
-		if err := h.Trash(pv.Name); err != nil {
-			return err
-		}
+		err = h.Trash(pv.Name)
 	case plan.Undo: // a crash after this leaves an object without a record, which is let go
-		if err := h.Undo(pv.Name); err != nil {
-			return err
-		}
+		err = h.Undo(pv.Name)
 	case plan.Archive:
-		if err := h.Archive(pv.Name); err != nil {
-			return err
+		err = h.Archive(pv.Name)
+	case plan.Retain, plan.Unhold:
+		// The record says that the object is not held for longer than it is not: what is kept by
+		// mistake harms nobody. Without a pool there is no disk to note anything on.
+		switch {
+		case action == plan.Unhold:
+			err = h.Hold(pv.Name, false)
+		case w.Name != "":
+			err = h.Retain(pv.Name)
 		}
-	case plan.Retain:
-		if w.Name != "" { // else there is no disk to note it on
-			if err := h.Retain(pv.Name); err != nil {
-				return err
-			}
+		if err == nil {
+			_, err = c.API.ReleaseFinalizer(ctx, pv)
 		}
-		_, err := c.API.ReleaseFinalizer(ctx, pv)
+		return err
+	case plan.Hold: // its data is to go with the object again
+		now, err := c.API.HoldVolume(ctx, pv)
+		if err == nil && now != nil {
+			err = h.Hold(pv.Name, true)
+		}
 		return err
 	}
-	if err := c.stillGoing(ctx, w, h, pv); err != nil {
+	if err == nil {
+		err = c.stillGoing(ctx, w, h, pv)
+	}
+	if err != nil {
 		return err
 	}
 	return c.letGo(ctx, w, pv)
@@ -111,8 +120,7 @@ var errRemovedByOthers = errors.New("another client removed the volume object")
 // was closed for a moment.
 func (c *volumes) discard(ctx context.Context, w *poolWorker, pv string) error {
 	if w.elector != nil { // this process may have been paused since
-		now, err := c.API.GetVolume(ctx, pv)
-		if err != nil || now != nil && slices.Contains(now.Finalizers, plan.Finalizer) {
+		if gone, err := c.gone(ctx, pv); err != nil || !gone {
 			return err
 		}
 	}
@@ -199,18 +207,15 @@ func (c *volumes) finishRemoval(ctx context.Context, w *poolWorker, name string)
 	case rec != nil && rec.Place == record.InTrash && !w.elector.Leads():
 		// The daemon that works in the pool may be about to discard it. This one looks at all
 		// records when it leads.
-	case rec != nil && rec.Place == record.InTrash:
-		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
-		return 0, err
-	case rec != nil && rec.Unheld && rec.Place == record.InPool:
+	case rec != nil && (rec.Place == record.InTrash || rec.Unheld && rec.Place == record.InPool):
 		_, err = c.record(ctx, w, h, *rec, c.comparisonOf(*rec, h.State.Report.Mark))
 		return 0, err
 	case rec != nil && (rec.Place == record.Emptying || rec.Place == record.InArchive):
+		wait := time.Duration(0)
 		if _, watched := c.Listers.Volumes.Get(name); watched {
-			w.purges.AddAfter(item{name: name}, lag) // its going was not watched yet, and purge would send it here again
-		} else {
-			w.purges.Add(item{name: name})
+			wait = lag // its going was not watched yet, and purge would send it here again
 		}
+		w.purges.AddAfter(item{name: name}, wait)
 	}
 	return 0, nil
 }
@@ -238,26 +243,26 @@ func (c *volumes) purge(ctx context.Context, w *poolWorker, pv string) (after ti
 	if going, err := c.mayPurge(ctx, w, pv); !going || err != nil {
 		return 0, ignoreNotLeading(err)
 	}
-	err = h.Purge(pv)
-	if err == nil {
+	key := "purge/" + pv
+	if err = h.Purge(pv); err == nil {
 		w.tally.place(pv, "")
 	}
-	if err == nil || ctx.Err() != nil {
-		c.begun.End("purge/" + pv)
-		c.said.Forget("purge/" + pv)
+	switch {
+	case err == nil, ctx.Err() != nil:
+		c.begun.End(key)
+		c.said.Forget(key)
 		return 0, nil
-	}
-	if errors.Is(err, volume.ErrDirectoryReplaced) {
+	case errors.Is(err, volume.ErrDirectoryReplaced):
 		signal(w.kick)
 		return 0, err
 	}
-	c.begun.Begin("purge/" + pv)
-	if c.said.New("purge/"+pv, err.Error()) {
+	c.begun.Begin(key)
+	if c.said.New(key, err.Error()) {
 		c.Metrics.Volume(w.Name, plan.ReasonPurgeFailed)
 		c.Log.Warn(err.Error(), "reason", plan.ReasonPurgeFailed, "volume", pv, "pool", w.Name)
 		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, plan.ReasonPurgeFailed, err.Error())
 	}
-	return purgeAgain(c.begun.Since("purge/" + pv)), nil
+	return purgeAgain(c.begun.Since(key)), nil
 }
 
 // purgeAgain is how long after a purge that failed the next one begins: as long as they have
@@ -276,6 +281,11 @@ func (c *volumes) mayPurge(ctx context.Context, w *poolWorker, pv string) (bool,
 	if err := w.elector.Fence(ctx); err != nil {
 		return false, err
 	}
+	return c.gone(ctx, pv)
+}
+
+// gone reports whether a volume's object is not there any more, or not held by this program.
+func (c *volumes) gone(ctx context.Context, pv string) (bool, error) {
 	now, err := c.API.GetVolume(ctx, pv)
 	return err == nil && (now == nil || !slices.Contains(now.Finalizers, plan.Finalizer)), err
 }
@@ -315,10 +325,7 @@ func (c *volumes) finish(ctx context.Context, w *poolWorker, pv string) {
 		if _, err := c.volume(ctx, w, pv); err == nil {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(letGoAgain):
-		}
+		pauseFor(ctx, letGoAgain)
 	}
 }
 

@@ -154,10 +154,7 @@ func (c *copies) finishContents(ctx context.Context) {
 		if len(c.begun.Under(contentKeys)) == 0 {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(letGoAgain):
-		}
+		pauseFor(ctx, letGoAgain)
 	}
 }
 

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -33,31 +34,24 @@ const givenUpAfter = 5 * time.Second
 
 // VolumeChanged is called with each volume of this node that came, changed or went (now is nil).
 func (c *volumes) VolumeChanged(was, now *corev1.PersistentVolume) {
-	v := now
+	v := cmp.Or(now, was)
+	w := c.workerOf(v)
 	if now != nil {
 		c.claims.requeueGrowing(now)
 		c.staysAfterAll(was, now)
-		c.notAsRecorded(was, now)
-	}
-	if now == nil {
+		c.notAsRecorded(w, was, now)
+	} else {
 		c.said.Forget(string(was.UID))
-		if w := c.workers[was.Labels[plan.PoolLabel]]; w != nil {
-			if slices.Contains(was.Finalizers, plan.Finalizer) {
-				signal(w.recheck) // it did not go by our hand: its record says what is left
-			}
-			if plan.Adopted(was) { // when it is given up, its record goes last
-				time.AfterFunc(givenUpAfter, func() { signal(w.recheck) })
-			}
+		if slices.Contains(was.Finalizers, plan.Finalizer) {
+			signal(w.recheck) // it did not go by our hand: its record says what is left
 		}
-		c.workerOf(was).everyNode.Forget(was)
-		v = was
+		if plan.Adopted(was) { // when it is given up, its record goes last
+			time.AfterFunc(givenUpAfter, func() { signal(w.recheck) })
+		}
+		w.everyNode.Forget(was)
 	}
-	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was != nil && now != nil &&
-		was.Annotations[plan.SizeAnnotation] != now.Annotations[plan.SizeAnnotation] {
-		signal(w.recheck) // adopt noted another size
-	}
-	if w := c.workers[v.Labels[plan.PoolLabel]]; w != nil && was == nil && plan.Older(v) {
-		if plan.Adopted(v) {
+	if was == nil && plan.Older(v) {
+		if plan.Adopted(v) && w.Name != "" {
 			// another process recorded it: counted before the next volume is made
 			w.Account.Forget()
 		}
@@ -65,26 +59,23 @@ func (c *volumes) VolumeChanged(was, now *corev1.PersistentVolume) {
 	}
 	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
 	// One that has a directory on each node concerns this one as long as it is there, and when it
-	// goes.
-	looks := now == nil && keeps(was) || now != nil && needsLook(now)
-	if !plan.OnEveryNode(v) && !looks && !stays {
-		return
+	// goes. The record of one that went is to learn that it is retained.
+	looks := now == nil && v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete ||
+		now != nil && needsLook(now)
+	if plan.OnEveryNode(v) || looks || stays {
+		w.volumes.Add(item{name: v.Name})
 	}
-	c.workerOf(v).volumes.Add(item{name: v.Name})
-}
-
-// keeps reports whether the record of a volume whose object went is to learn that it is retained.
-func keeps(v *corev1.PersistentVolume) bool {
-	return v.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete
 }
 
 // notAsRecorded has a volume looked at whose object came into use in another way than by this
 // daemon, as its directory may be in the archive, or gone; and records compared with an object
 // whose size a hand has changed.
-func (c *volumes) notAsRecorded(was, now *corev1.PersistentVolume) {
-	w := c.workers[now.Labels[plan.PoolLabel]]
-	if w == nil || w.Name == "" || was == nil {
+func (c *volumes) notAsRecorded(w *poolWorker, was, now *corev1.PersistentVolume) {
+	if w.Name == "" || was == nil {
 		return
+	}
+	if was.Annotations[plan.SizeAnnotation] != now.Annotations[plan.SizeAnnotation] {
+		signal(w.recheck) // adopt noted another size
 	}
 	inUse := now.Status.Phase == corev1.VolumeBound || now.Status.Phase == corev1.VolumeAvailable
 	ours := now.Spec.ClaimRef != nil && c.claims.hasPublished(string(now.Spec.ClaimRef.UID))
@@ -124,20 +115,15 @@ func (c *volumes) volume(ctx context.Context, w *poolWorker, name string) (after
 	}
 	verdict := plan.ForVolume(facts)
 	w.tally.lack(name, verdict.Reason == plan.ReasonVolumeLost)
-	if verdict.Action == plan.PutBack {
+	switch verdict.Action {
+	case plan.PutBack:
 		return 0, c.putBack(ctx, w, h, facts, verdict)
-	}
-	if verdict.Action == plan.Ignore || verdict.Action == plan.Wait || verdict.Action == plan.Refuse {
+	case plan.Ignore, plan.Wait, plan.Refuse:
 		c.reportVolume(w, pv, verdict)
 		return c.lookAgainAfter(string(pv.UID), verdict), nil
 	}
-	switch {
-	case plan.OnEveryNode(pv):
+	if plan.OnEveryNode(pv) {
 		return w.everyNode.Detach(ctx, h, pv, verdict)
-	case verdict.Action == plan.Unhold:
-		return 0, ignoreNotLeading(c.diskFailed(w, pv, c.unhold(ctx, w, h, pv)))
-	case verdict.Action == plan.Hold:
-		return 0, ignoreNotLeading(c.diskFailed(w, pv, c.hold(ctx, w, h, pv)))
 	}
 	switch err := c.remove(ctx, w, h, pv, verdict.Action); {
 	case errors.Is(err, errRemovedByOthers):
@@ -148,6 +134,8 @@ func (c *volumes) volume(ctx context.Context, w *poolWorker, name string) (after
 		return verdict.After, nil
 	case err != nil:
 		return 0, ignoreNotLeading(c.diskFailed(w, pv, err))
+	case verdict.Action == plan.Hold, verdict.Action == plan.Unhold:
+		return 0, nil
 	}
 	c.Metrics.Volume(w.Name, verdict.Reason)
 	c.Log.Info(removed[verdict.Action], "reason", verdict.Reason, "volume", pv.Name, "claim", claimOf(pv), "pool", w.Name)
@@ -212,14 +200,12 @@ func (c *volumes) claimExists(ctx context.Context, pv *corev1.PersistentVolume) 
 
 // diskFailed tells an error and passes it on, so that it is tried again.
 func (c *volumes) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err error) error {
-	if errors.Is(err, volume.ErrDirectoryReplaced) {
+	switch {
+	case errors.Is(err, volume.ErrDirectoryReplaced):
 		signal(w.kick)
-		return err
-	}
-	if errors.Is(err, leadership.ErrNotLeading) || report.OfRequest(err) { // the latter is told where it lasts
-		return err
-	}
-	if err != nil && !errors.Is(err, context.Canceled) {
+	case err == nil, errors.Is(err, leadership.ErrNotLeading), errors.Is(err, context.Canceled),
+		report.OfRequest(err): // the latter is told where it lasts
+	default:
 		c.reportVolume(w, pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonVolumeFailedDelete, Message: err.Error()})
 	}
 	return err
@@ -235,36 +221,6 @@ func (c *volumes) reportVolume(w *poolWorker, pv *corev1.PersistentVolume, v pla
 	if ref := pv.Spec.ClaimRef; ref != nil && v.Reason == plan.ReasonVolumeLost { // whose pod finds nothing
 		c.Events.Event(*ref, corev1.EventTypeWarning, v.Reason, v.Message)
 	}
-}
-
-// unhold takes our finalizer off an object whose data is kept, after that is noted on the disk. The
-// record says that the object is not held for longer than it is not: what is kept by mistake harms
-// nobody.
-func (c *volumes) unhold(
-	ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume,
-) error {
-	if err := w.elector.Fence(ctx); err != nil {
-		return err
-	}
-	if err := h.Hold(pv.Name, false); err != nil {
-		return err
-	}
-	_, err := c.API.ReleaseFinalizer(ctx, pv)
-	return err
-}
-
-// hold puts our finalizer on an object again whose data is to go with it, and then notes that.
-func (c *volumes) hold(
-	ctx context.Context, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume,
-) error {
-	if err := w.elector.Fence(ctx); err != nil {
-		return err
-	}
-	now, err := c.API.HoldVolume(ctx, pv)
-	if err != nil || now == nil {
-		return err
-	}
-	return h.Hold(pv.Name, true)
 }
 
 // putBack takes a volume out of the trash, whose object and claim a restored API server has again.
