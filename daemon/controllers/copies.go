@@ -112,29 +112,30 @@ func (c *running) cancel(uid string) {
 	}
 }
 
+// take forgets a copy that ended, and returns it; nil if this process did not make it.
+func (c *running) take(uid string) *oneCopy {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.all[uid]
+	delete(c.all, uid)
+	return o
+}
+
 // takeNotes returns what the event about a copy says besides, how it was made and what it lacks,
 // and forgets the copy.
 func (c *running) takeNotes(f plan.ClaimFacts) string {
-	text := ""
-	switch {
-	case plan.IsRestore(f.Claim):
-		text = ", made from snapshot " + words.Name(plan.SourceOfCopy(f.Claim))
-	case plan.IsClone(f.Claim):
-		text = ", copied from claim " + words.Name(plan.SourceOfCopy(f.Claim)) + c.moments(string(f.Claim.UID))
-	default:
+	if !plan.IsCopy(f.Claim) {
 		return ""
 	}
-	return text + c.takeLacking(string(f.Claim.UID))
-}
-
-// moments returns of which moments the files of a clone are.
-func (c *running) moments(uid string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if o := c.all[uid]; o != nil && o.copied.Atomic {
-		return atOnce
+	source, o := words.Name(plan.SourceOfCopy(f.Claim)), c.take(string(f.Claim.UID))
+	switch {
+	case plan.IsRestore(f.Claim):
+		return ", made from snapshot " + source + o.lacking()
+	case o != nil && o.copied.Atomic:
+		return ", copied from claim " + source + atOnce + o.lacking()
 	}
-	return " one file after another: what wrote to it meanwhile may be in some files and not in others"
+	return ", copied from claim " + source + " one file after another: what wrote to it " +
+		"meanwhile may be in some files and not in others" + o.lacking()
 }
 
 // pausedFor notes that pods stood still for a copy.
@@ -147,10 +148,8 @@ func (c *running) pausedFor(uid string, p Paused) {
 }
 
 // howMade returns how a snapshot's copy was made, "" if this process did not make it.
-func (c *running) howMade(uid string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch o := c.all[uid]; {
+func (o *oneCopy) howMade() string {
+	switch {
 	case o == nil:
 		return ""
 	case o.paused == nil:
@@ -160,19 +159,12 @@ func (c *running) howMade(uid string) string {
 	}
 }
 
-// takeLacking returns what a copy lacks, and forgets the copy.
-func (c *running) takeLacking(uid string) (text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if o := c.all[uid]; o != nil {
-		text = lacking(o.copied)
-		delete(c.all, uid)
-	}
-	return text
-}
-
 // lacking is what a copy lacks, "" if nothing.
-func lacking(c treecopy.Copied) string {
+func (o *oneCopy) lacking() string {
+	if o == nil {
+		return ""
+	}
+	c := o.copied
 	var all []string
 	for _, of := range []struct {
 		n    int
@@ -264,7 +256,11 @@ func (c *copies) copy(ctx context.Context, w *poolWorker, made volume.Spec) erro
 	if err := snapshotFits(w, h, made); err != nil {
 		return err
 	}
-	source, err := lookupSource(h, made.Origin)
+	lookup := h.Lookup
+	if made.Origin.Kind == record.Snapshot {
+		lookup = h.LookupSnapshot
+	}
+	source, err := lookup(made.Origin.Name)
 	switch {
 	case err != nil:
 		return err
@@ -302,13 +298,6 @@ func snapshotFits(w *poolWorker, h disk.Handle, made volume.Spec) error {
 		return errSnapshotSpace
 	}
 	return nil
-}
-
-func lookupSource(h disk.Handle, of record.Origin) (*record.Record, error) {
-	if of.Kind == record.Snapshot {
-		return h.LookupSnapshot(of.Name)
-	}
-	return h.Lookup(of.Name)
 }
 
 // writesAgain reports whether another try of a copy that failed would write everything again, and

@@ -46,15 +46,11 @@ func (c *volumes) keepRecords(ctx context.Context, w *poolWorker) {
 				signal(w.kick)
 			}
 		}
-		timer := time.NewTimer(next)
 		select {
 		case <-ctx.Done():
-		case <-w.recheck:
-		case <-timer.C:
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
 			return
+		case <-w.recheck:
+		case <-time.After(next):
 		}
 	}
 }
@@ -255,14 +251,8 @@ func (c *volumes) record(ctx context.Context, w *poolWorker, h disk.Handle, rec 
 		if plan.Inherits(facts.Volume, w.Scope, rec.Place) {
 			w.volumes.Add(item{name: rec.PV})
 		}
-	case plan.PutBack:
-		err = c.putBackRecorded(ctx, w, h, rec, verdict)
-	case plan.Delete, plan.Archive, plan.Retain:
-		if rec.Unheld && verdict.Action == plan.Retain {
-			err = c.retainUnheld(ctx, w, h, rec)
-			break
-		}
-		err = w.everyNode.ApplyTombstone(h, rec, verdict)
+	case plan.PutBack, plan.Delete, plan.Archive, plan.Retain:
+		err = c.keep(ctx, w, h, rec, verdict)
 	}
 	return !errors.Is(err, volume.ErrDirectoryReplaced) && ctx.Err() == nil, err
 }
@@ -292,38 +282,32 @@ func (c *volumes) recordFacts(ctx context.Context, w *poolWorker, h disk.Handle,
 	return f, err
 }
 
-// putBackRecorded takes a volume out of the trash whose object no daemon watches, and is kept. Of
-// scope every-node a tombstone says so.
-func (c *volumes) putBackRecorded(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, v plan.Verdict) error {
-	if rec.Scope == plan.ScopeEveryNode {
+// keep takes a volume out of the trash whose object no daemon watches, and is kept; or notes that
+// an object is gone which people may delete at any time. Of scope every-node a tombstone says what
+// becomes of the volume.
+func (c *volumes) keep(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, v plan.Verdict) error {
+	back, unheld := v.Action == plan.PutBack, rec.Unheld && v.Action == plan.Retain
+	if !unheld && !(back && rec.Scope != plan.ScopeEveryNode) {
 		return w.everyNode.ApplyTombstone(h, rec, v)
 	}
 	if err := w.elector.Fence(ctx); err != nil {
 		return ignoreNotLeading(err)
 	}
-	if err := h.PutBack(rec.PV, rec.ClaimUID); err != nil {
+	reason, what, err := plan.ReasonRetained, removed[plan.Retain], error(nil)
+	if back {
+		reason, err = v.Reason, h.PutBack(rec.PV, rec.ClaimUID)
+		what = "the volume was being removed, and its object is kept and is not this daemon's any more; its directory was put back"
+	} else {
+		err = h.Retain(rec.PV)
+	}
+	if err != nil {
 		return err
 	}
-	c.begun.End(letGoKey(rec.PV))
-	c.Metrics.Volume(w.Name, v.Reason)
-	c.Log.Info("the volume was being removed, and its object is kept and is not this daemon's any more; its directory was put back",
-		"reason", v.Reason, "volume", rec.PV, "claim", rec.Namespace+"/"+rec.Claim, "pool", w.Name)
-	return nil
-}
-
-// retainUnheld notes that a volume's object is gone, which people may delete at any time.
-func (c *volumes) retainUnheld(
-	ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record,
-) error {
-	if err := w.elector.Fence(ctx); err != nil {
-		return ignoreNotLeading(err)
+	if back {
+		c.begun.End(letGoKey(rec.PV))
 	}
-	if err := h.Retain(rec.PV); err != nil {
-		return err
-	}
-	c.Metrics.Volume(w.Name, plan.ReasonRetained)
-	c.Log.Info(removed[plan.Retain], "reason", plan.ReasonRetained, "volume", rec.PV,
-		"claim", rec.Namespace+"/"+rec.Claim, "pool", w.Name)
+	c.Metrics.Volume(w.Name, reason)
+	c.Log.Info(what, "reason", reason, "volume", rec.PV, "claim", rec.Namespace+"/"+rec.Claim, "pool", w.Name)
 	return nil
 }
 

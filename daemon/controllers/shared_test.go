@@ -265,7 +265,7 @@ var acts = map[string]struct {
 		return c.putBack(ctx, w, h, plan.VolumeFacts{Volume: pv, Record: &record.Record{}}, plan.Verdict{})
 	}, "put back"},
 	"put back by its record": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
-		return c.putBackRecorded(ctx, w, h, record.Record{PV: pv.Name}, plan.Verdict{})
+		return c.keep(ctx, w, h, record.Record{PV: pv.Name}, plan.Verdict{Action: plan.PutBack})
 	}, "put back"},
 	"purge": {func(ctx context.Context, c *Controller, w *poolWorker, h disk.Handle, pv *corev1.PersistentVolume) error {
 		c.API.(*leased).volume = nil

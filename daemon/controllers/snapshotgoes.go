@@ -53,8 +53,8 @@ const contentKeys = "let content go/"
 
 func contentKey(uid string) string { return contentKeys + uid + "/" }
 
-// letContentGo is releaseContent that remembers by key that it may have been done, as long as it is
-// not known.
+// letContentGo takes our finalizer off a content, and remembers by key that it may have been done, as
+// long as it is not known.
 func (c *copies) letContentGo(ctx context.Context, of *snapshotapi.Content, key string) (released bool, err error) {
 	now, err := c.clearContent(ctx, of)
 	if err != nil {
@@ -75,15 +75,6 @@ func (c *copies) letsContentGo(handle string) bool {
 	return slices.ContainsFunc(c.begun.Under(contentKeys), func(rest string) bool {
 		return strings.HasSuffix(rest, "/"+handle)
 	})
-}
-
-// releaseContent lets a content go whose data is not here, or stays.
-func (c *copies) releaseContent(ctx context.Context, of *snapshotapi.Content) (released bool, err error) {
-	now, err := c.clearContent(ctx, of)
-	if err != nil {
-		return false, err
-	}
-	return c.Snapshots.ReleaseContent(ctx, now)
 }
 
 // contentLetGo looks at a content that this process let go without a response, and that the watch

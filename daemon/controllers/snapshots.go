@@ -131,8 +131,11 @@ func (c *copies) actOnContent(ctx context.Context, f plan.ContentFacts, t takenI
 		c.Log.Info("the data of a snapshot is kept", "reason", v.Reason, "snapshot", f.Snapshot.PV, "pool", f.Pool.Name)
 		_, err := c.Snapshots.ReleaseContent(ctx, f.Content)
 		return 0, err
-	case plan.LetGo:
-		_, err := c.releaseContent(ctx, f.Content)
+	case plan.LetGo: // its data is not here, or stays
+		now, err := c.clearContent(ctx, f.Content)
+		if err == nil {
+			_, err = c.Snapshots.ReleaseContent(ctx, now)
+		}
 		return 0, err
 	case plan.Wait, plan.Refuse:
 		if f.Origin != nil && f.Snapshot != nil { // another claim's data may be in it
@@ -254,17 +257,14 @@ func (c *copies) originOf(ctx context.Context, of *snapshotapi.Content, t takenI
 	if o.Snapshot != nil && o.Snapshot.UID != ref.UID {
 		o.Snapshot = nil
 	}
-	if o.Volume == nil || o.Volume.Spec.ClaimRef == nil {
-		return &o, nil
+	if o.Volume != nil && o.Volume.Spec.ClaimRef != nil {
+		claim := o.Volume.Spec.ClaimRef
+		o.Claim, err = c.API.GetClaim(ctx, claim.Namespace, claim.Name)
+		if o.Claim != nil && o.Claim.UID != claim.UID {
+			o.Claim = nil
+		}
 	}
-	claim := o.Volume.Spec.ClaimRef
-	if o.Claim, err = c.API.GetClaim(ctx, claim.Namespace, claim.Name); err != nil {
-		return nil, err
-	}
-	if o.Claim != nil && o.Claim.UID != claim.UID {
-		o.Claim = nil
-	}
-	return &o, nil
+	return &o, err
 }
 
 // eachPool looks into this node's pools until one has what is looked for. It returns why one could
@@ -346,11 +346,12 @@ func (c *copies) announce(ctx context.Context, f plan.ContentFacts, t takenIn, r
 		return err
 	}
 	uid := string(f.Content.UID)
-	how := c.running.howMade(uid)
+	made := c.running.take(uid)
+	how := made.howMade()
 	if rec.Atomic {
 		how = atOnce
 	}
-	message := fmt.Sprintf("snapshot %s is on node %s in pool %s%s%s", rec.PV, c.Node, f.Pool.Name, how, c.running.takeLacking(uid))
+	message := fmt.Sprintf("snapshot %s is on node %s in pool %s%s%s", rec.PV, c.Node, f.Pool.Name, how, made.lacking())
 	c.said.Forget(uid)
 	c.Metrics.Snapshot(plan.ReasonSnapshotReady)
 	c.Log.Info(message, "reason", plan.ReasonSnapshotReady, "snapshot", f.Content.Spec.SnapshotRef.Namespace+"/"+f.Content.Spec.SnapshotRef.Name, "pool", f.Pool.Name)
@@ -363,15 +364,14 @@ func (c *copies) announce(ctx context.Context, f plan.ContentFacts, t takenIn, r
 func (c *copies) snapshotFailed(ctx context.Context, f plan.ContentFacts, t takenIn, err error) (time.Duration, error) {
 	t.w.purges.Add(item{name: f.Content.Handle()})
 	switch {
-	case errors.Is(err, volume.ErrPlace), errors.Is(err, context.Canceled):
-		return lag, nil
 	case errors.Is(err, volume.ErrDirectoryReplaced):
 		signal(t.w.kick)
+		fallthrough
+	case errors.Is(err, volume.ErrPlace), errors.Is(err, context.Canceled):
 		return lag, nil
 	}
-	full := new(capacity.FullError)
 	v := plan.Verdict{Reason: plan.ReasonSnapshotFailed, Message: "node " + c.Node + ": " + err.Error()}
-	if errors.As(err, &full) {
+	if errors.As(err, new(*capacity.FullError)) {
 		v.Reason = plan.ReasonNotEnoughSpace
 	}
 	if said := c.refuseContent(ctx, f.Content, v); said != nil {
@@ -389,14 +389,13 @@ func (c *copies) snapshotFailed(ctx context.Context, f plan.ContentFacts, t take
 func (c *copies) refuseContent(ctx context.Context, of *snapshotapi.Content, v plan.Verdict) error {
 	uid := string(of.UID)
 	told := !c.said.New(uid, v.Reason+" "+v.Message)
-	if v.Reason == "" || told && words.Same(of.Failure()) == words.Same(v.Message) {
+	switch {
+	case v.Reason == "", told && words.Same(of.Failure()) == words.Same(v.Message):
 		return nil
-	}
-	if !c.mayWarn(of.Spec.SnapshotRef.Namespace) {
+	case !c.mayWarn(of.Spec.SnapshotRef.Namespace):
 		c.said.Retract(uid)
 		return nil
-	}
-	if !told {
+	case !told:
 		c.warnOfContent(of, v)
 	}
 	ready := false
