@@ -255,9 +255,8 @@ func (c *claims) restyled(w *poolWorker, claim *corev1.PersistentVolumeClaim) ti
 func (c *claims) mendSizes(
 	ctx context.Context, w *poolWorker, h disk.Handle, records []record.Record,
 ) {
-	err := c.expander.Mend(ctx, h, w.expansion(), records)
-	if err != nil && c.said.New("sizes/"+w.Name, err.Error()) {
-		c.Log.Warn(err.Error(), "pool", w.Name, "doing", "comparing the sizes of records")
+	if err := c.expander.Mend(ctx, h, w.expansion(), records); err != nil {
+		c.warnOnce("sizes/"+w.Name, err, "pool", w.Name, "doing", "comparing the sizes of records")
 	}
 }
 

@@ -135,10 +135,7 @@ func (l *lately[T]) keep(key string, is T, lasts time.Duration) {
 }
 
 func (l *lately[T]) put(key string, is T, lasts time.Duration) {
-	if l.all == nil {
-		l.all = map[string]response[T]{}
-	}
-	l.all[key] = response[T]{is, time.Now().Add(lasts)}
+	put(&l.all, key, response[T]{is, time.Now().Add(lasts)})
 }
 
 // A class that the watch does not have is requested from the API server, because the claim's

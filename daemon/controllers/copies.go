@@ -61,10 +61,7 @@ func (c *running) begin(uid string, cancel context.CancelFunc) (known *oneCopy, 
 	if known := c.all[uid]; known.stands() {
 		return known, false
 	}
-	if c.all == nil {
-		c.all = map[string]*oneCopy{}
-	}
-	c.all[uid] = &oneCopy{cancel: cancel}
+	put(&c.all, uid, &oneCopy{cancel: cancel})
 	return c.all[uid], true
 }
 
@@ -201,11 +198,8 @@ func (c *running) remember(ended map[string]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.all, func(_ string, o *oneCopy) bool { return o.ended })
-	if c.all == nil {
-		c.all = map[string]*oneCopy{}
-	}
 	for uid, err := range ended {
-		c.all[uid] = &oneCopy{cancel: func() {}, ended: true, err: err}
+		put(&c.all, uid, &oneCopy{cancel: func() {}, ended: true, err: err})
 	}
 }
 

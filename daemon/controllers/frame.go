@@ -228,13 +228,34 @@ func signal(ch chan struct{}) {
 	}
 }
 
+// put sets a map's value, also of a map that was not made yet.
+func put[V any](all *map[string]V, key string, is V) {
+	if *all == nil {
+		*all = map[string]V{}
+	}
+	(*all)[key] = is
+}
+
+// rounds makes rounds until ctx ends, the next one after the time that the one before returns, or
+// when news comes, and never within the pause.
+func rounds(ctx context.Context, wait, pause time.Duration, news <-chan struct{},
+	round func(context.Context) time.Duration) {
+	for ; ; wait = round(ctx) {
+		pauseFor(ctx, pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait - pause):
+		case <-news:
+		}
+	}
+}
+
 // pauseFor waits, or until ctx ends.
 func pauseFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 

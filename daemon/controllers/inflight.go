@@ -24,15 +24,10 @@ type claimInFlight struct {
 }
 
 func (f *inFlight) get(uid string) *claimInFlight {
-	c := f.claims[uid]
-	if c == nil {
-		if f.claims == nil {
-			f.claims = map[string]*claimInFlight{}
-		}
-		c = &claimInFlight{first: time.Now()}
-		f.claims[uid] = c
+	if f.claims[uid] == nil {
+		put(&f.claims, uid, &claimInFlight{first: time.Now()})
 	}
-	return c
+	return f.claims[uid]
 }
 
 // seen notes that the claim exists.

@@ -135,11 +135,10 @@ func (c *volumes) dropInline(w *poolWorker, h disk.Handle, handle string, ended 
 	case plan.Undo:
 		return false, h.Undo(handle)
 	case plan.Delete:
-		err := h.Trash(handle)
-		if err == nil {
-			err = h.Discard(handle)
+		if err := h.Trash(handle); err != nil {
+			return false, err
 		}
-		if err != nil {
+		if err := h.Discard(handle); err != nil {
 			return false, err
 		}
 		c.Metrics.Volume(w.Name, verdict.Reason)
@@ -168,9 +167,7 @@ func (c *volumes) inlineRecordFacts(w *poolWorker, h disk.Handle, rec record.Rec
 func (c *volumes) keepInline(ctx context.Context, w *poolWorker) {
 	var tick <-chan time.Time
 	if w.Inline > 0 {
-		every := time.NewTicker(sweepEvery)
-		defer every.Stop()
-		tick = every.C
+		tick = time.Tick(sweepEvery)
 	}
 	for {
 		select {
@@ -179,25 +176,19 @@ func (c *volumes) keepInline(ctx context.Context, w *poolWorker) {
 		case <-w.sweep:
 		case <-tick:
 		}
-		c.toldOfSweep(ctx, w, c.sweepInline(ctx, w))
+		switch err := c.sweepInline(ctx, w); {
+		case err == nil:
+			c.said.Forget("inline/" + w.Name)
+			continue
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, volume.ErrDirectoryReplaced):
+			signal(w.kick)
+		default:
+			c.warnOnce("inline/"+w.Name, err, "pool", w.Name, "doing", "removing inline volumes of pods that are gone")
+		}
+		time.AfterFunc(recheckAgain, func() { signal(w.sweep) })
 	}
-}
-
-// toldOfSweep says once why a pass failed, and has another one follow.
-func (c *volumes) toldOfSweep(ctx context.Context, w *poolWorker, err error) {
-	key := "inline/" + w.Name
-	switch {
-	case err == nil:
-		c.said.Forget(key)
-		return
-	case ctx.Err() != nil:
-		return
-	case errors.Is(err, volume.ErrDirectoryReplaced):
-		signal(w.kick)
-	case c.said.New(key, err.Error()):
-		c.Log.Warn(err.Error(), "pool", w.Name, "doing", "removing inline volumes of pods that are gone")
-	}
-	time.AfterFunc(recheckAgain, func() { signal(w.sweep) })
 }
 
 func (c *volumes) sweepInline(ctx context.Context, w *poolWorker) error {
@@ -225,9 +216,5 @@ func (c *volumes) sweepInline(ctx context.Context, w *poolWorker) error {
 
 // withoutInline are the records that are compared with the API.
 func withoutInline(records []record.Record) []record.Record {
-	isInline := func(r record.Record) bool { return r.Kind == record.Inline }
-	if !slices.ContainsFunc(records, isInline) {
-		return records
-	}
-	return slices.DeleteFunc(slices.Clone(records), isInline)
+	return slices.DeleteFunc(slices.Clone(records), func(r record.Record) bool { return r.Kind == record.Inline })
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +49,10 @@ type keptRead struct {
 func newKeptRead() *keptRead { return &keptRead{names: map[string]bool{}} }
 
 func newKeptVolumes() *keptVolumes {
-	return &keptVolumes{held: make(chan struct{}, 1), next: newKeptRead(), index: keptIndex{changed: make(chan struct{}, 1)}}
+	k := &keptVolumes{held: make(chan struct{}, 1), next: newKeptRead()}
+	k.index.changed = make(chan struct{}, 1)
+	k.index.known.Store(&KeptIndex{})
+	return k
 }
 
 // mayBe reports whether a volume may be kept for a claim, by a read that begins after the call.
@@ -112,10 +116,7 @@ func (c *cluster) mayProvision(ctx context.Context, claim *corev1.PersistentVolu
 		return true, nil
 	}
 	kept, err := c.kept.mayBe(ctx, c.API, claim)
-	if err != nil {
-		return false, err
-	}
-	return !kept, nil
+	return !kept && err == nil, err
 }
 
 // KeptIndex is what is known of a policy by which the API server labels volumes that are kept for
@@ -145,8 +146,7 @@ const (
 // since all volumes were read, and the others are known from then. A policy labels all from the
 // time when each API server applies it until it is changed or removed, which changes its identity.
 type keptIndex struct {
-	mu      sync.Mutex
-	known   KeptIndex
+	known   atomic.Pointer[KeptIndex]
 	changed chan struct{} // by its end
 
 	// Of the one that follows it.
@@ -157,7 +157,7 @@ type keptIndex struct {
 // read reads the volumes that are kept for claims of these names. whole reports that these were
 // all: the policy was in force until after they were read.
 func (x *keptIndex) read(ctx context.Context, api Reader, claims []string) (refs []corev1.ObjectReference, whole bool, err error) {
-	known := x.get()
+	known := x.known.Load()
 	if known.Identity == "" {
 		return nil, false, nil
 	}
@@ -173,50 +173,20 @@ func (x *keptIndex) read(ctx context.Context, api Reader, claims []string) (refs
 	if err != nil {
 		return nil, false, err
 	}
-	if now != known.Identity {
-		x.end(known.Identity)
+	if now != known.Identity { // nothing is read by the label until an index is found whole again
+		x.known.CompareAndSwap(known, &KeptIndex{})
+		signal(x.changed)
 		return nil, false, nil
 	}
 	return refs, true, nil
 }
 
-// end has no volume read by the label from now on, as long as the same index is not found whole
-// again.
-func (x *keptIndex) end(identity string) {
-	x.mu.Lock()
-	if x.known.Identity == identity {
-		x.known = KeptIndex{}
-	}
-	x.mu.Unlock()
-	x.lookNow()
-}
-
-// lookNow has the policy looked at without a wait.
-func (x *keptIndex) lookNow() {
-	select {
-	case x.changed <- struct{}{}:
-	default:
-	}
-}
-
 // LookAtKeptIndex has the daemon look now for the policy by which volumes are labelled. One that is
 // in use is looked at with each read.
 func (c *cluster) LookAtKeptIndex() {
-	if c.kept.index.get().Identity == "" {
-		c.kept.index.lookNow()
+	if c.kept.index.known.Load().Identity == "" {
+		signal(c.kept.index.changed)
 	}
-}
-
-func (x *keptIndex) set(known KeptIndex) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.known = known
-}
-
-func (x *keptIndex) get() KeptIndex {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.known
 }
 
 // FollowKept finds out, until ctx ends, whether volumes that are kept for claims can be read by
@@ -225,13 +195,13 @@ func (x *keptIndex) get() KeptIndex {
 // policy a start costs no request.
 func (c *cluster) FollowKept(ctx context.Context, known KeptIndex, keep func(KeptIndex)) {
 	x := &c.kept.index
-	x.set(known)
+	x.known.Store(&KeptIndex{known.Identity, known.Before})
 	x.full = time.Now().Add(indexAgain/2 + rand.N(indexAgain/2))
 	for wait := indexWait(); ; wait = c.followKept(ctx) {
 		if ctx.Err() != nil {
 			return
 		}
-		if now := x.get(); now.Identity != known.Identity || !slices.Equal(now.Before, known.Before) {
+		if now := *x.known.Load(); now.Identity != known.Identity || !slices.Equal(now.Before, known.Before) {
 			c.tellIndex(known.Identity, now.Identity)
 			keep(now)
 			known = now
@@ -263,9 +233,9 @@ func (c *cluster) followKept(ctx context.Context) (wait time.Duration) {
 	if err != nil {
 		return indexFailed
 	}
-	using := x.get().Identity
+	using := x.known.Load().Identity
 	if using != identity {
-		x.set(KeptIndex{})
+		x.known.Store(&KeptIndex{})
 		using = ""
 	}
 	if using == "" && x.seen != identity { // it is new
@@ -303,7 +273,7 @@ func (c *cluster) auditKept(ctx context.Context, identity string, using bool) (w
 	case !tried && !using:
 		return indexUntried
 	case tried && !labels:
-		x.set(KeptIndex{})
+		x.known.Store(&KeptIndex{})
 		return indexLook
 	}
 	found := KeptIndex{Identity: identity}
@@ -318,7 +288,7 @@ func (c *cluster) auditKept(ctx context.Context, identity string, using bool) (w
 		c.Log.Warn("more than " + words.Count(beforeAtMost, "volume") + " are kept for claims and not labelled: they are from before the policy")
 		found, x.seen = KeptIndex{}, identity
 	}
-	x.set(found)
+	x.known.Store(&found)
 	x.full = time.Now().Add((indexAgain/2 + rand.N(indexAgain/2)) * pace(c.nodeCount(ctx, time.Minute)))
 	return indexLook
 }

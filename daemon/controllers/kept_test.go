@@ -102,7 +102,7 @@ func TestReadsOfKeptVolumesAreShared(t *testing.T) {
 func TestReadOfAnotherClaim(t *testing.T) {
 	s := &indexed{api: &api{}, identity: "one", kept: []*corev1.PersistentVolume{keptFor("a")}}
 	k := newKeptVolumes()
-	k.index.set(KeptIndex{Identity: "one"})
+	k.index.known.Store(&KeptIndex{Identity: "one"})
 	a, b, d := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaim{}
 	a.Namespace, a.Name, b.Name, d.Name = "ns", "a", "b", "d"
 	first := k.join(a)

@@ -151,7 +151,7 @@ func TestKeptIndex(t *testing.T) {
 				ctl := New(Options{Self: plan.Self{Node: "node-a"}, API: s, Log: slog.New(slog.DiscardHandler), Listers: Listers{Volumes: own{}}})
 				defer ctl.End()
 				go ctl.FollowKept(t.Context(), c.known, func(KeptIndex) {})
-				ctl.kept.index.lookNow()
+				signal(ctl.kept.index.changed)
 				for i, step := range c.steps {
 					if step.change != nil {
 						s.mu.Lock()
@@ -175,7 +175,7 @@ func (s *indexed) play(t *testing.T, ctl *Controller, i int, step indexStep) {
 		defer s.did.Reset()
 		return wordsOf(s.did.String())
 	}
-	now, known := did(), ctl.kept.index.get()
+	now, known := did(), ctl.kept.index.known.Load()
 	if step.did != "..." && (now != wordsOf(step.did) || known.Identity != step.identity || len(known.Before) != step.before) {
 		t.Fatalf("step %d: requests %q, known %+v; want %+v", i, now, known, step)
 	}

@@ -94,19 +94,7 @@ func (c *claims) PodChanged(_, _ *corev1.Pod) { signal(c.podNews) }
 // placePods chooses nodes until ctx ends.
 func (c *claims) placePods(ctx context.Context) {
 	p := placer{c, map[string]time.Time{}}
-	for wait := placePause; ; wait = p.round(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(placePause):
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait - placePause):
-		case <-c.podNews:
-		}
-	}
+	rounds(ctx, placePause, placePause, c.podNews, p.round)
 }
 
 // round looks at the pods that are due, and returns when to begin the next round.

@@ -204,9 +204,7 @@ func (c *pools) reportPool(w *poolWorker, now gate.State) {
 		}
 	}
 	for _, f := range now.Report.Findings {
-		message := "pool " + w.Name + ": " + f.Message + often
-		c.Log.Warn(message, "reason", f.Reason, "pool", w.Name)
-		c.Events.Event(report.Node(c.Node), corev1.EventTypeWarning, f.Reason, message)
+		c.warnNode(w.Name, f.Reason, f.Message+often)
 	}
 }
 

@@ -39,8 +39,8 @@ func (c *volumes) keepRecords(ctx context.Context, w *poolWorker) {
 			c.said.Forget("records/" + w.Name)
 		case ctx.Err() == nil:
 			next = recheckAgain
-			if !report.OfRequest(err) && c.said.New("records/"+w.Name, err.Error()) {
-				c.Log.Warn(err.Error(), "pool", w.Name, "doing", "comparing records with the API")
+			if !report.OfRequest(err) {
+				c.warnOnce("records/"+w.Name, err, "pool", w.Name, "doing", "comparing records with the API")
 			}
 			if errors.Is(err, volume.ErrDirectoryReplaced) {
 				signal(w.kick)

@@ -166,10 +166,7 @@ func (t *turns) take(ctx context.Context, namespace string) error {
 func (t *turns) begin(namespace string) {
 	t.busy = true
 	t.count++
-	if t.had == nil {
-		t.had = map[string]int{}
-	}
-	t.had[namespace] = t.count
+	put(&t.had, namespace, t.count)
 }
 
 // give gives a turn back: the next one is that of the namespace which had none for longest.

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"maps"
 	"strings"
 	"sync"
 
@@ -84,34 +85,22 @@ func recordedState(r record.Record) string {
 func (t *tally) compared() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for pv, j := range t.judged {
-		if j.round < t.round {
-			delete(t.judged, pv)
-		}
-	}
+	maps.DeleteFunc(t.judged, func(_ string, j judged) bool { return j.round < t.round })
 }
 
 // judge notes what a record without a watched object is.
 func (t *tally) judge(pv, state string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.judged == nil {
-		t.judged = map[string]judged{}
-	}
-	t.judged[pv] = judged{state, t.round}
+	put(&t.judged, pv, judged{state, t.round})
 }
 
 // lack notes whether an object's data is missing.
 func (t *tally) lack(pv string, is bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case !is:
-		delete(t.lost, pv)
-	case t.lost == nil:
-		t.lost = map[string]bool{pv: true}
-	default:
-		t.lost[pv] = true
+	if delete(t.lost, pv); is {
+		put(&t.lost, pv, true)
 	}
 }
 
@@ -119,11 +108,7 @@ func (t *tally) lack(pv string, is bool) {
 func (t *tally) only(suspects map[string]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for pv := range t.lost {
-		if !suspects[pv] {
-			delete(t.lost, pv)
-		}
-	}
+	maps.DeleteFunc(t.lost, func(pv string, _ bool) bool { return !suspects[pv] })
 }
 
 // place notes where a record's volume went, "" where the record is gone.

@@ -44,6 +44,13 @@ func (c *frame) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 	return v.After
 }
 
+// warnOnce logs an error, unless that was done lately by this key.
+func (c *frame) warnOnce(key string, err error, about ...any) {
+	if c.said.New(key, err.Error()) {
+		c.Log.Warn(err.Error(), about...)
+	}
+}
+
 // mayWarn reports whether a warning about an object of a namespace may be written now, and logs
 // that some are not.
 func (c *frame) mayWarn(namespace string) bool {

@@ -47,10 +47,7 @@ func (c *together) hold(uid string, drop func()) {
 	c.end(uid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held == nil {
-		c.held = map[string]held{}
-	}
-	c.held[uid] = held{drop, time.AfterFunc(heldFor, func() { c.end(uid) })}
+	put(&c.held, uid, held{drop, time.AfterFunc(heldFor, func() { c.end(uid) })})
 }
 
 func (c *together) has(uid string) bool {
@@ -73,13 +70,8 @@ func (c *together) end(uid string) {
 }
 
 func (c *together) endAll() {
-	c.mu.Lock()
-	all := c.held
-	c.held = nil
-	c.mu.Unlock()
-	for _, one := range all {
-		one.timer.Stop()
-		one.drop()
+	for _, uid := range c.all() {
+		c.end(uid)
 	}
 }
 
@@ -331,8 +323,10 @@ func (c *together) lateClaims(ctx context.Context, pod podclaims.Pod) (
 // volumeHere is the name of a pod's claim that has its volume on this node, "" if none has.
 func (c *together) volumeHere(pod podclaims.Pod) string {
 	here := c.volumesHere(pod.Namespace)
-	if i := slices.IndexFunc(pod.Claims, func(name string) bool { return here[name] }); i >= 0 {
-		return pod.Claims[i]
+	for _, name := range pod.Claims {
+		if here[name] {
+			return name
+		}
 	}
 	return ""
 }

@@ -51,19 +51,7 @@ const (
 // explain tells claims why they have no node, until ctx ends.
 func (c *cluster) explain(ctx context.Context) {
 	e := explainer{cluster: c, claims: map[string]*unplacedClaim{}}
-	for wait := explainEvery; ; wait = e.round(ctx) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(explainPause):
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait - explainPause):
-		case <-c.unplaced:
-		}
-	}
+	rounds(ctx, explainEvery, explainPause, c.unplaced, e.round)
 }
 
 // round looks at the claims that are due, and returns when to begin the next round.

@@ -23,18 +23,12 @@ const measureEvery = 30 * time.Second
 // measure reads what the volumes of a pool take, for the metrics and for the events about them. It
 // has a goroutine of its own, because a filesystem that hangs keeps it until the pool closes.
 func (c *pools) measure(ctx context.Context, w *poolWorker) {
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
 	var watch usage.Watch
-	for {
+	for ctx.Err() == nil {
 		c.measureOnce(ctx, w, &watch)
-		select {
-		case <-ctx.Done():
-			c.takes(w, usage.Pool{})
-			return
-		case <-tick.C:
-		}
+		pauseFor(ctx, measureEvery)
 	}
+	c.takes(w, usage.Pool{})
 }
 
 // takes keeps what was measured, for the status and for the metrics.
@@ -65,8 +59,8 @@ func (c *pools) measureOnce(ctx context.Context, w *poolWorker, watch *usage.Wat
 	key := "usage/" + w.Name
 	if err != nil {
 		c.takes(w, usage.Pool{})
-		if ctx.Err() == nil && c.said.New(key, err.Error()) {
-			c.Log.Warn(err.Error(), "pool", w.Name)
+		if ctx.Err() == nil {
+			c.warnOnce(key, err, "pool", w.Name)
 		}
 		return
 	}
@@ -131,7 +125,7 @@ func (c *pools) measured(w *poolWorker) bool {
 // expectDirectories takes which volumes a pool has now: what went is told no more.
 func (c *pools) expectDirectories(w *poolWorker, records []record.Record) {
 	w.Figures.Expect(records)
-	if known := w.takes.Load(); c.measured(w) && known != nil && known.Measured != nil {
+	if c.measured(w) && c.Takes(w.Name).Measured != nil {
 		c.takes(w, w.Figures.Pool())
 	}
 }
@@ -171,7 +165,7 @@ func (c *pools) nextDirectory(ctx context.Context, now time.Time) (
 			c.tellFigures(w, usage.Pool{})
 			continue
 		}
-		if known := w.takes.Load(); known == nil || known.Measured == nil {
+		if c.Takes(w.Name).Measured == nil {
 			c.tellFigures(w, w.Figures.Pool())
 		}
 		one, since, due := w.Figures.Next(now.Add(-directoryEvery))
@@ -184,10 +178,9 @@ func (c *pools) nextDirectory(ctx context.Context, now time.Time) (
 
 // tellFigures is takes for what changed.
 func (c *pools) tellFigures(w *poolWorker, p usage.Pool) {
-	if known := w.takes.Load(); p.Measured == nil && (known == nil || known.Measured == nil) {
-		return
+	if p.Measured != nil || c.Takes(w.Name).Measured != nil {
+		c.takes(w, p)
 	}
-	c.takes(w, p)
 }
 
 // measureDirectory reads what a volume takes, in short calls with pauses.
