@@ -11,7 +11,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/expansion"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
@@ -160,7 +159,7 @@ func (c *claims) nodesFor(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if known := c.cluster.lastNodeCount(); (known > 1 || plan.OnlySelected(claim)) && plan.Chosen(claim) == c.Node {
 		return known
 	}
-	return c.cluster.nodeCount(ctx, time.Minute)
+	return c.cluster.countedLately(ctx)
 }
 
 // gather gathers what the rules about a claim's request depend on. It returns the handle that the
@@ -169,11 +168,8 @@ func (c *claims) gather(
 	ctx context.Context, claim *corev1.PersistentVolumeClaim,
 ) (f plan.ClaimFacts, h disk.Handle, err error) {
 	f = plan.ClaimFacts{
-		RequestFacts: plan.RequestFacts{Self: c.Self}, Claim: claim,
+		RequestFacts: plan.RequestFacts{Self: c.Self, NodeLabels: c.nodeLabels()}, Claim: claim,
 		Age: c.inFlight.chosen(string(claim.UID), plan.Chosen(claim)),
-	}
-	if node, known := c.Listers.Nodes.Get(c.Node); known {
-		f.NodeLabels = node.Labels
 	}
 	f.Volume, _ = c.Listers.Volumes.Get(plan.VolumeName(claim))
 	if class, known := c.Listers.Classes.Get(plan.ClassName(claim)); known {
@@ -205,10 +201,7 @@ func (c *claims) refuse(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) 
 	if v.Action == plan.Release {
 		return c.release(ctx, f, v)
 	}
-	if !c.reportClaim(f.Claim, v, f.Pool.Name) {
-		return report.LimitedRetry, nil
-	}
-	return c.lookAgainAfter(string(f.Claim.UID), v), nil
+	return c.tellClaim(f.Claim, v, f.Pool.Name), nil
 }
 
 // dropClaim ends the work on a claim that is bound, deleted or given to another node. A directory
@@ -225,7 +218,8 @@ func (c *claims) dropClaim(i item) {
 
 func (c *claims) newExpander() *expansion.Expander {
 	return expansion.New(expansion.Options{
-		Self: c.Self, API: c.API, Controller: growth{c}, Events: c.Events, Metrics: c.Metrics, Log: c.Log,
+		Self: c.Self, API: c.API, Watched: c.watched, CountNodes: c.cluster.countedLately,
+		MayWarn: c.mayWarn, Events: c.Events, Metrics: c.Metrics, Log: c.Log,
 	})
 }
 
@@ -243,11 +237,7 @@ func (c *claims) restyled(w *poolWorker, claim *corev1.PersistentVolumeClaim) ti
 	f := plan.ExpandFacts{Self: c.Self, Claim: claim, Pool: &w.Pool,
 		Silent: w.elector.Role() == leadership.Standby}
 	f.Volume, _ = c.Listers.Volumes.Get(claim.Spec.VolumeName)
-	v := plan.ForRestyled(f)
-	if !c.reportClaim(claim, v, w.Name) {
-		return report.LimitedRetry
-	}
-	return c.lookAgainAfter(string(claim.UID), v)
+	return c.tellClaim(claim, plan.ForRestyled(f), w.Name)
 }
 
 // mendSizes gives records the sizes of their volume objects. What fails is tried again with
@@ -271,14 +261,3 @@ func (c *claims) requeueGrowing(v *corev1.PersistentVolume) {
 		c.requeueClaim(claim)
 	}
 }
-
-// growth is what the controller does for the expansion of claims.
-type growth struct{ c *claims }
-
-func (g growth) WatchedVolume(name string) (*corev1.PersistentVolume, bool) {
-	return g.c.Listers.Volumes.Get(name)
-}
-
-func (g growth) CountNodes(ctx context.Context) int { return g.c.cluster.nodeCount(ctx, time.Minute) }
-
-func (g growth) MayWarn(namespace string) bool { return g.c.mayWarn(namespace) }

@@ -58,6 +58,9 @@ func (c *cluster) nodeCount(ctx context.Context, age time.Duration) int {
 	return n.number
 }
 
+// countedLately is nodeCount of the last minute.
+func (c *cluster) countedLately(ctx context.Context) int { return c.nodeCount(ctx, time.Minute) }
+
 // lastNodeCount is the last known number, however old.
 func (c *cluster) lastNodeCount() int {
 	n := &c.nodes

@@ -129,7 +129,7 @@ func (c *frame) newIdentity() *ownership.Cluster {
 	return ownership.NewCluster(ownership.ClusterOptions{
 		API: c.API, Changed: c.Look, Log: c.Log,
 		Requested: func(err error) { c.NodeRequest("the cluster's ID", err) },
-		Watched:   func(name string) (*corev1.PersistentVolume, bool) { return c.Listers.Volumes.Get(name) },
+		Watched:   c.watched,
 	})
 }
 
@@ -193,6 +193,19 @@ func (c *frame) requeueClaims(pool string) {
 			c.workers[pools[0]].claims.Add(claimItem(claim))
 		}
 	}
+}
+
+// watched returns a volume object as the watch brought it last.
+func (c *frame) watched(name string) (*corev1.PersistentVolume, bool) {
+	return c.Listers.Volumes.Get(name)
+}
+
+// nodeLabels are this node's, nil if it is not known.
+func (c *frame) nodeLabels() map[string]string {
+	if node, known := c.Listers.Nodes.Get(c.Node); known {
+		return node.Labels
+	}
+	return nil
 }
 
 // volumesIn are the watched objects of a pool.

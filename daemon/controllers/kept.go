@@ -241,7 +241,7 @@ func (c *cluster) followKept(ctx context.Context) (wait time.Duration) {
 	if using == "" && x.seen != identity { // it is new
 		x.seen, x.full = identity, time.Now()
 		if identity != "" {
-			nodes := c.nodeCount(ctx, time.Minute)
+			nodes := c.countedLately(ctx)
 			x.full = x.full.Add(indexSettle + plan.StaggerDelay(identity, c.Node, nodes, indexSpan*pace(nodes)))
 		}
 	}
@@ -289,7 +289,7 @@ func (c *cluster) auditKept(ctx context.Context, identity string, using bool) (w
 		found, x.seen = KeptIndex{}, identity
 	}
 	x.known.Store(&found)
-	x.full = time.Now().Add((indexAgain/2 + rand.N(indexAgain/2)) * pace(c.nodeCount(ctx, time.Minute)))
+	x.full = time.Now().Add((indexAgain/2 + rand.N(indexAgain/2)) * pace(c.countedLately(ctx)))
 	return indexLook
 }
 

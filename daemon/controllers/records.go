@@ -260,10 +260,7 @@ func (c *volumes) record(ctx context.Context, w *poolWorker, h disk.Handle, rec 
 func (c *volumes) recordFacts(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record) (f plan.RecordFacts, err error) {
 	f = plan.RecordFacts{
 		Record: rec, Self: c.Self, Scope: w.Scope,
-		Former: h.State.Report.Mark.Former(),
-	}
-	if node, known := c.Listers.Nodes.Get(c.Node); known {
-		f.NodeLabels = node.Labels
+		Former: h.State.Report.Mark.Former(), NodeLabels: c.nodeLabels(),
 	}
 	if rec.Kind == record.Snapshot {
 		f.Content, f.ContentUnknown = c.copies.contentOf(rec.PV)

@@ -137,14 +137,10 @@ type turn struct {
 
 // take waits for a turn. Each one that was taken is to be given back.
 func (t *turns) take(ctx context.Context, namespace string) error {
-	t.mu.Lock()
-	if !t.busy {
-		t.begin(namespace)
-		t.mu.Unlock()
-		return nil
-	}
 	one := &turn{namespace, make(chan struct{})}
+	t.mu.Lock()
 	t.waiting = append(t.waiting, one)
+	t.next()
 	t.mu.Unlock()
 	select {
 	case <-one.comes:
@@ -152,33 +148,36 @@ func (t *turns) take(ctx context.Context, namespace string) error {
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
-	i := slices.Index(t.waiting, one)
-	if i >= 0 {
+	defer t.mu.Unlock()
+	if i := slices.Index(t.waiting, one); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
-	}
-	t.mu.Unlock()
-	if i < 0 { // it came meanwhile
-		t.give()
+	} else { // it came meanwhile
+		t.busy = false
+		t.next()
 	}
 	return ctx.Err()
 }
 
-func (t *turns) begin(namespace string) {
-	t.busy = true
-	t.count++
-	put(&t.had, namespace, t.count)
-}
-
-// give gives a turn back: the next one is that of the namespace which had none for longest.
+// give gives a turn back.
 func (t *turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.waiting) == 0 {
-		t.busy, t.had = false, nil
+	t.busy = false
+	t.next()
+}
+
+// next begins a turn if none is: that of the namespace which had none for longest.
+func (t *turns) next() {
+	switch {
+	case t.busy:
+		return
+	case len(t.waiting) == 0:
+		t.had = nil
 		return
 	}
 	next := slices.MinFunc(t.waiting, func(a, b *turn) int { return t.had[a.namespace] - t.had[b.namespace] })
 	t.waiting = slices.DeleteFunc(t.waiting, func(one *turn) bool { return one == next })
-	t.begin(next.namespace)
+	t.busy, t.count = true, t.count+1
+	put(&t.had, next.namespace, t.count)
 	close(next.comes)
 }

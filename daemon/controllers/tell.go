@@ -35,6 +35,14 @@ func (c *frame) reportClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict,
 	return true
 }
 
+// tellClaim is reportClaim that returns when to look at the claim again.
+func (c *frame) tellClaim(claim *corev1.PersistentVolumeClaim, v plan.Verdict, pool string) time.Duration {
+	if !c.reportClaim(claim, v, pool) {
+		return report.LimitedRetry
+	}
+	return c.lookAgainAfter(string(claim.UID), v)
+}
+
 // lookAgainAfter returns when to look again at the claim or volume with this UID, about which a
 // verdict was reported: sooner than the verdict asks for if its message is held.
 func (c *frame) lookAgainAfter(uid string, v plan.Verdict) time.Duration {

@@ -104,11 +104,8 @@ func (c *together) noteWaiting(was, now *corev1.PersistentVolumeClaim) {
 		pool, refusal := c.Resolve(plan.ClassFor(now, class), c.configured)
 		f := plan.ClaimFacts{Claim: now, Class: class, RequestFacts: plan.RequestFacts{
 			Self: c.Self, Pool: pool, Refusal: refusal, Nodes: c.cluster.lastNodeCount(),
-			Room: capacity.Room{Free: math.MaxUint64},
+			Room: capacity.Room{Free: math.MaxUint64}, NodeLabels: c.nodeLabels(),
 		}}
-		if node, known := c.Listers.Nodes.Get(c.Node); known {
-			f.NodeLabels = node.Labels
-		}
 		if c.PodClaim(now, class, pool) {
 			_, impossible := f.Impossible()
 			c.waiting.Set(now.Namespace, string(now.UID), podclaims.Claim{Pool: pool.Name,
@@ -350,7 +347,7 @@ func (c *together) volumesHere(namespace string) map[string]bool {
 func (c *together) refuseAll(
 	ctx context.Context, f plan.ClaimFacts, t plan.Together,
 ) (after time.Duration, err error) {
-	nodes := c.cluster.nodeCount(ctx, time.Minute)
+	nodes := c.cluster.countedLately(ctx)
 	for _, of := range t.Claims {
 		if plan.Chosen(of.Claim) != c.Node || plan.OnlySelected(of.Claim) {
 			continue

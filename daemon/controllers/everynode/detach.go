@@ -26,16 +26,16 @@ func (d *Directory) Detach(ctx context.Context, h disk.Handle, pv *corev1.Persis
 		}
 		if err := takeAway(h, pv.Name, "", v.Action); err != nil {
 			d.detached.End(uid)
-			return 0, d.Volumes.DiskFailed(pv, err)
+			return 0, d.DiskFailed(pv, err)
 		}
 		d.Metrics.Volume(d.Pool, v.Reason)
 		d.Log.Info(outcome[v.Action], "reason", v.Reason, "volume", pv.Name, "pool", d.Pool)
-		d.Volumes.Purge(pv.Name)
+		d.Purge(pv.Name)
 	}
 	if wait := d.removalDelay(ctx, pv); wait > 0 {
 		return wait, nil
 	}
-	if _, watched := d.Volumes.Watched(pv.Name); !watched {
+	if _, watched := d.Watched(pv.Name); !watched {
 		return 0, nil // another node removed it meanwhile
 	}
 	first, err := d.API.WriteTombstone(ctx, plan.NewTombstone(pv, d.detached.Noted(uid), d.Node,
@@ -64,7 +64,7 @@ func (d *Directory) ApplyTombstone(h disk.Handle, rec record.Record, v plan.Verd
 	d.Metrics.Volume(d.Pool, v.Reason)
 	d.Log.Info(outcome[v.Action], "reason", v.Reason, "volume", rec.PV,
 		"directory", rec.Directory, "claim", rec.Namespace+"/"+rec.Claim, "pool", d.Pool)
-	d.Volumes.Purge(rec.PV)
+	d.Purge(rec.PV)
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (d *Directory) removalDelay(ctx context.Context, pv *corev1.PersistentVolum
 }
 
 func (d *Directory) stagger(ctx context.Context, pv *corev1.PersistentVolume) time.Duration {
-	return plan.RemovalDelay(string(pv.UID), d.Node, d.Volumes.Nodes(ctx))
+	return plan.RemovalDelay(string(pv.UID), d.Node, d.Nodes(ctx))
 }
 
 // outcome is what the log has of this node's directory.

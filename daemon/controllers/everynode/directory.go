@@ -15,7 +15,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 // API is the part of Kubernetes that is used. An object that does not exist is nil without an
@@ -28,26 +27,6 @@ type API interface {
 	// ReleaseFinalizer takes our finalizer off an object, RemoveVolume deletes it besides.
 	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
 	RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-}
-
-// Volumes is what the controller of all volumes does for this package.
-type Volumes interface {
-	// Watched returns a volume as the watch brought it last.
-	Watched(name string) (*corev1.PersistentVolume, bool)
-	// PoolOf returns the pool with the settings of a volume's class.
-	PoolOf(pv *corev1.PersistentVolume) plan.Pool
-	// Nodes is how many nodes the cluster has.
-	Nodes(ctx context.Context) int
-	// InFlight reports whether a claim is being provisioned here.
-	InFlight(claimUID string) bool
-	// Compare looks at a record as at each that has no watched object.
-	Compare(ctx context.Context, h disk.Handle, rec record.Record, marker hostcheck.Marker) error
-	// Purge removes the files of a directory that is out of the way, in the background.
-	Purge(pv string)
-	// LookAtPool has the pool checked again.
-	LookAtPool()
-	// DiskFailed reports an error of the disk about a volume, and returns it.
-	DiskFailed(pv *corev1.PersistentVolume, err error) error
 }
 
 // Events writes events, and Metrics counts. Neither blocks.
@@ -64,14 +43,28 @@ type (
 // Options are a Directory's. All fields are needed.
 type Options struct {
 	plan.Self
-	Pool    string // its name, "" for volumes of pools that are not configured here
-	Scope   string // of the pool here
-	Disk    *disk.Pool
-	API     API
-	Volumes Volumes
-	Events  Events
-	Metrics Metrics
-	Log     *slog.Logger
+	Pool  string // its name, "" for volumes of pools that are not configured here
+	Scope string // of the pool here
+	Disk  *disk.Pool
+	API   API
+	// Watched returns a volume as the watch brought it last, and PoolOf the pool with the settings
+	// of its class.
+	Watched func(name string) (*corev1.PersistentVolume, bool)
+	PoolOf  func(pv *corev1.PersistentVolume) plan.Pool
+	// Nodes is how many nodes the cluster has, and InFlight reports whether a claim is being
+	// provisioned here.
+	Nodes    func(ctx context.Context) int
+	InFlight func(claimUID string) bool
+	// Compare looks at a record as at each that has no watched object. Purge removes the files of a
+	// directory that is out of the way, in the background, and LookAtPool has the pool checked again.
+	Compare    func(ctx context.Context, h disk.Handle, rec record.Record) error
+	Purge      func(pv string)
+	LookAtPool func()
+	// DiskFailed reports an error of the disk about a volume, and returns it.
+	DiskFailed func(pv *corev1.PersistentVolume, err error) error
+	Events     Events
+	Metrics    Metrics
+	Log        *slog.Logger
 }
 
 // Directory looks after this node's directories in one pool.
@@ -88,7 +81,7 @@ func New(o Options) *Directory { return &Directory{Options: o} }
 // released or being deleted: then it is looked at like any other volume, and Detach takes the
 // directory away.
 func (d *Directory) Look(ctx context.Context, name string) (done bool, after time.Duration, err error) {
-	pv, watched := d.Volumes.Watched(name)
+	pv, watched := d.Watched(name)
 	switch {
 	case !watched && d.Scope == plan.ScopeEveryNode:
 		after, err = d.lookWithoutObject(ctx, name)
@@ -154,7 +147,7 @@ func (d *Directory) ensure(ctx context.Context, pv *corev1.PersistentVolume) (ti
 }
 
 func (d *Directory) gather(h disk.Handle, pv *corev1.PersistentVolume) (plan.PartFacts, error) {
-	f := plan.PartFacts{Volume: pv, Self: d.Self, Pool: d.Volumes.PoolOf(pv)}
+	f := plan.PartFacts{Volume: pv, Self: d.Self, Pool: d.PoolOf(pv)}
 	_, f.Full = h.State.Closed()
 	if !h.State.Removable() {
 		f.Closed = f.Full
@@ -233,13 +226,13 @@ func (d *Directory) lookWithoutObject(ctx context.Context, pv string) (after tim
 	switch {
 	case rec == nil:
 		return 0, nil
-	case d.Volumes.InFlight(rec.ClaimUID):
+	case d.InFlight(rec.ClaimUID):
 		return inFlightAgain, nil
 	case rec.Place == record.Emptying, rec.Place == record.InArchive:
-		d.Volumes.Purge(pv) // the response to the removal of the object was lost
+		d.Purge(pv) // the response to the removal of the object was lost
 		return 0, nil
 	case rec.Place != record.InPool && rec.Place != record.InTrash:
 		return 0, nil
 	}
-	return 0, d.Volumes.Compare(ctx, h, *rec, h.State.Report.Mark)
+	return 0, d.Compare(ctx, h, *rec)
 }

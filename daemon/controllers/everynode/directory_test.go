@@ -144,7 +144,7 @@ func (n *node) InFlight(string) bool                            { return n.busy 
 func (n *node) Purge(string)                                    { n.note("purge") }
 func (n *node) LookAtPool()                                     { n.note("look") }
 
-func (n *node) Compare(context.Context, disk.Handle, record.Record, hostcheck.Marker) error {
+func (n *node) Compare(context.Context, disk.Handle, record.Record) error {
 	n.note("compare")
 	return nil
 }
@@ -179,7 +179,8 @@ func newNode() *node {
 	n.Directory = New(Options{
 		Self: plan.Self{Node: "node-a", Provisioner: plan.DefaultProvisioner}, Pool: "fast", Scope: plan.ScopeEveryNode,
 		Disk: disk.New(disk.Options{Name: "fast", Gate: n.gate, Storage: storage{n: n}, Look: func() {}, Slow: time.Hour}),
-		API:  n, Volumes: n, Events: n, Metrics: n, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		API:  n, Watched: n.Watched, PoolOf: n.PoolOf, Nodes: n.Nodes, InFlight: n.InFlight, Compare: n.Compare,
+		Purge: n.Purge, LookAtPool: n.LookAtPool, DiskFailed: n.DiskFailed, Events: n, Metrics: n, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	return n
 }

@@ -63,7 +63,7 @@ func (d *Directory) reportMissing(pv *corev1.PersistentVolume, v plan.Verdict) {
 // failed reports an error of the disk, and returns it. A pool that moved is looked at before
 // anything is reported; its gate then has the reason.
 func (d *Directory) failed(pv *corev1.PersistentVolume, err error) error {
-	d.Volumes.LookAtPool()
+	d.LookAtPool()
 	if !errors.Is(err, volume.ErrDirectoryReplaced) && !errors.Is(err, context.Canceled) {
 		d.reportMissing(pv, plan.Verdict{Action: plan.Wait, Reason: plan.ReasonProvisioningFailed,
 			Message: "node " + d.Node + " has no directory for this volume: " + err.Error()})

@@ -37,16 +37,6 @@ type Writer interface {
 	SetCapacity(ctx context.Context, pv *corev1.PersistentVolume, size resource.Quantity) error
 }
 
-// Controller is what the controller of all claims does for this package.
-type Controller interface {
-	// WatchedVolume returns a volume as the watch brought it last.
-	WatchedVolume(name string) (*corev1.PersistentVolume, bool)
-	// CountNodes returns how many nodes the cluster has.
-	CountNodes(ctx context.Context) int
-	// MayWarn reports whether a warning about an object of a namespace may be written now.
-	MayWarn(namespace string) bool
-}
-
 // Events writes events, and Metrics counts. Neither blocks.
 type (
 	Events interface {
@@ -60,8 +50,11 @@ type (
 // Options are an Expander's. All fields are needed.
 type Options struct {
 	plan.Self
-	API        API
-	Controller Controller
+	API API
+	// Watched returns a volume as the watch brought it last.
+	Watched    func(name string) (*corev1.PersistentVolume, bool)
+	CountNodes func(ctx context.Context) int // how many nodes the cluster has
+	MayWarn    func(namespace string) bool   // a warning about an object may be written now
 	Events     Events
 	Metrics    Metrics
 	Log        *slog.Logger
@@ -129,7 +122,7 @@ func refusal(claim *corev1.PersistentVolumeClaim, v plan.Verdict) string {
 // too, may bear the name of another node, from before the pool was shared, and then no watch of
 // this one brings it.
 func (x *Expander) volumeOf(ctx context.Context, p Pool, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
-	pv, watched := x.Controller.WatchedVolume(claim.Spec.VolumeName)
+	pv, watched := x.Watched(claim.Spec.VolumeName)
 	if watched || p.Scope != plan.ScopeShared || !p.Elector.Leads() {
 		return pv, nil
 	}
@@ -150,7 +143,7 @@ func (x *Expander) gather(ctx context.Context, p Pool, claim *corev1.PersistentV
 		return f, h, nil
 	}
 	if f.Room = h.Room(); plan.OnEveryNode(pv) {
-		f.Nodes = x.Controller.CountNodes(ctx)
+		f.Nodes = x.CountNodes(ctx)
 	}
 	var err error
 	f.Record, err = h.Lookup(pv.Name)
@@ -286,7 +279,7 @@ func (x *Expander) warn(p Pool, claim *corev1.PersistentVolumeClaim, reason, mes
 	if !x.said.New(uid, reason+" "+message) {
 		return
 	}
-	if !x.Controller.MayWarn(claim.Namespace) {
+	if !x.MayWarn(claim.Namespace) {
 		x.said.Retract(uid)
 		return
 	}

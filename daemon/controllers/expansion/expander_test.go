@@ -150,12 +150,10 @@ func (s storage) ResizeFrom(
 }
 
 // The rest of the controller.
-func (e *environment) WatchedVolume(string) (*corev1.PersistentVolume, bool) {
+func (e *environment) watched(string) (*corev1.PersistentVolume, bool) {
 	return e.pv, e.pv != nil
 }
-func (e *environment) CountNodes(context.Context) int { return 1 }
-func (e *environment) MayWarn(string) bool            { return !e.quiet }
-func (e *environment) Expansion(_, reason string)     { e.done = append(e.done, "counted "+reason) }
+func (e *environment) Expansion(_, reason string) { e.done = append(e.done, "counted "+reason) }
 
 func (e *environment) Event(ref corev1.ObjectReference, kind, reason, _ string) {
 	e.events = append(e.events, fmt.Sprint(ref.Name, " ", kind, " ", reason))
@@ -182,7 +180,8 @@ func growing() (*environment, Pool) {
 		},
 	}
 	e.record = &record.Record{PV: "pvc-u", Directory: "pvc-u", Place: record.InPool, Requested: 1 << 30}
-	e.Expander = New(Options{Self: plan.Self{Provisioner: "p", Node: "node-a"}, API: e, Controller: e, Events: e, Metrics: e,
+	e.Expander = New(Options{Self: plan.Self{Provisioner: "p", Node: "node-a"}, API: e, Watched: e.watched, CountNodes: func(context.Context) int { return 1 }, MayWarn: func(string) bool { return !e.quiet },
+		Events: e, Metrics: e,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	g := gate.New("fast")
 	g.Set(hostcheck.Report{Pool: "fast", Size: 11 << 30, Available: 11 << 30}, time.Now())

@@ -23,7 +23,7 @@ import (
 func (x *Expander) Mend(ctx context.Context, h disk.Handle, p Pool, records []record.Record) error {
 	var errs []error
 	for _, rec := range records {
-		pv, watched := x.Controller.WatchedVolume(rec.PV)
+		pv, watched := x.Watched(rec.PV)
 		if !watched {
 			continue
 		}
