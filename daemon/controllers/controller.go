@@ -268,7 +268,8 @@ func (c *Controller) Alive(now time.Time, timeout time.Duration) error {
 			at    *progress
 			limit time.Duration
 		}{{"loop", &w.turned, loop}, {"claim workers", &w.claimed, loop + longestTask}, {"volume workers", &w.looked, loop + longestTask}} {
-			if lasted := part.at.lasted(now); lasted > part.limit {
+			last := part.at.Load()
+			if lasted := now.Sub(time.Unix(0, last)); last != 0 && lasted > part.limit {
 				return fmt.Errorf("pool %q: no progress of its %s for %s", name, part.what, lasted.Round(time.Second))
 			}
 		}

@@ -81,14 +81,6 @@ func (p *progress) tracked(do task) task {
 	}
 }
 
-// lasted is how long ago that was, 0 before the workers work.
-func (p *progress) lasted(now time.Time) time.Duration {
-	if last := p.Load(); last != 0 {
-		return now.Sub(time.Unix(0, last))
-	}
-	return 0
-}
-
 // item is a unit of work: a claim by namespace, name and UID, or a volume by name.
 type item struct{ namespace, name, uid string }
 

@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -136,4 +138,35 @@ func (f *inFlight) forget(uid string) (pool string) {
 	}
 	delete(f.claims, uid)
 	return pool
+}
+
+// ends are the claims whose directory has no object yet, by UID, with their pools; and, sorted, those
+// whose object was made just now.
+func (f *inFlight) ends() (unpublished map[string]string, published []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	unpublished = map[string]string{}
+	for _, uid := range slices.Sorted(maps.Keys(f.claims)) {
+		known := f.claims[uid]
+		if known.unpublished != "" {
+			unpublished[uid] = known.unpublished
+		}
+		if !known.published.IsZero() && time.Since(known.published) < lag {
+			published = append(published, uid)
+		}
+	}
+	return unpublished, published
+}
+
+// remember puts these in the place of what is known.
+func (f *inFlight) remember(unpublished map[string]string, published []string) {
+	f.mu.Lock()
+	f.claims = nil
+	f.mu.Unlock()
+	for _, uid := range published {
+		f.published(uid)
+	}
+	for uid, pool := range unpublished {
+		f.made(uid, pool)
+	}
 }

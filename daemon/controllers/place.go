@@ -29,11 +29,10 @@ func (c *claims) place(ctx context.Context, f *plan.ClaimFacts, pools []plan.Poo
 		w := c.workers[pool.Name]
 		h, _ := w.disk.Open(ctx)
 		reason, why := h.State.Closed()
-		room := h.RoomFor(pv)
 		handles[i] = h
 		f.Disks[i] = plan.Disk{
 			Pool: pool, Closed: w.elector.Blocked(why), Held: reason == plan.ReasonPoolInUse,
-			Cordoned: reason == plan.ReasonCordoned, Room: room, Has: h.Promised(pv),
+			Cordoned: reason == plan.ReasonCordoned, Room: h.RoomFor(pv), Has: h.Promised(pv),
 		}
 	}
 	chosen := f.Place()

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,7 +42,7 @@ func (c *Controller) Do(ctx context.Context, work Work) (time.Duration, error) {
 	case WorkClaim:
 		defer c.copies.going.Wait()
 		for {
-			after, err := c.claims.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
+			after, err := c.claim(ctx, w, item{work.Namespace, work.Name, work.UID})
 			if !c.pods.finder.Look(ctx) {
 				return after, err
 			}
@@ -108,23 +107,13 @@ type Memory struct {
 
 // Memory returns what the process knows.
 func (c *Controller) Memory() Memory {
-	m := Memory{Copies: c.copies.ended(), Begun: c.begun.Under(""), Unpublished: map[string]string{}, Promised: map[string]capacity.Memory{}, Detached: map[string]bool{}}
+	m := Memory{Copies: c.copies.ended(), Begun: c.begun.Under(""), Held: c.pods.all(),
+		Promised: map[string]capacity.Memory{}, Detached: map[string]bool{}}
+	m.Unpublished, m.Published = c.inFlight.ends()
 	for name, w := range c.workers {
 		maps.Copy(m.Detached, w.everyNode.Memory())
 		if account := w.disk.Account.Memory(); account.Known {
 			m.Promised[name] = account
-		}
-	}
-	m.Held = c.pods.all()
-	c.claims.inFlight.mu.Lock()
-	defer c.claims.inFlight.mu.Unlock()
-	for _, uid := range slices.Sorted(maps.Keys(c.claims.inFlight.claims)) {
-		known := c.claims.inFlight.claims[uid]
-		if known.unpublished != "" {
-			m.Unpublished[uid] = known.unpublished
-		}
-		if !known.published.IsZero() && time.Since(known.published) < lag {
-			m.Published = append(m.Published, uid)
 		}
 	}
 	return m
@@ -138,15 +127,7 @@ func (c *Controller) Remember(m Memory) {
 	for _, key := range m.Begun {
 		c.begun.Begin(key)
 	}
-	c.claims.inFlight.mu.Lock()
-	c.claims.inFlight.claims = nil
-	c.claims.inFlight.mu.Unlock()
-	for _, uid := range m.Published {
-		c.claims.inFlight.published(uid)
-	}
-	for uid, pool := range m.Unpublished {
-		c.claims.inFlight.made(uid, pool)
-	}
+	c.inFlight.remember(m.Unpublished, m.Published)
 	for name, w := range c.workers {
 		if w.Scope == plan.ScopeEveryNode {
 			w.everyNode.Remember(m.Detached)
@@ -154,7 +135,7 @@ func (c *Controller) Remember(m Memory) {
 		w.disk.Account.Remember(m.Promised[name])
 	}
 	c.pods.remember(m.Held, c.pods.reserved)
-	c.claims.expander = c.claims.newExpander()
+	c.expander = c.newExpander()
 	c.copies.remember(m.Copies)
 	c.unready = lately[*corev1.PersistentVolumeClaim]{}
 	c.said, c.limiter = report.Dedup{}, report.Limiter{} // what was told is told again

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -61,27 +62,20 @@ func (e *explainer) round(ctx context.Context) time.Duration {
 	compared := func(driver string) bool { return e.Published.Compared(driver) > 0 }
 	if slices.ContainsFunc(e.Drivers(), compared) && e.Listers.Claims.Watched() {
 		for _, claim := range e.Listers.Claims.List() {
-			if !plan.NodeOpen(claim) {
-				continue
-			}
 			if wait, is := e.look(ctx, claim); is {
 				held[string(claim.UID)] = true
 				next = min(next, wait)
 			}
 		}
 	}
-	for uid := range e.claims {
-		if !held[uid] {
-			delete(e.claims, uid)
-		}
-	}
+	maps.DeleteFunc(e.claims, func(uid string, _ *unplacedClaim) bool { return !held[uid] })
 	return max(next, explainPause)
 }
 
 // look decides about one claim, and returns when to look again if it does not fit here.
 func (e *explainer) look(ctx context.Context, claim *corev1.PersistentVolumeClaim) (wait time.Duration, is bool) {
 	class, known := e.Listers.Classes.Get(plan.ClassName(claim))
-	if !known || !e.Unplaced(claim, class) || e.Published.Compared(class.Provisioner) == 0 {
+	if !known || !plan.NodeOpen(claim) || !e.Unplaced(claim, class) || e.Published.Compared(class.Provisioner) == 0 {
 		return 0, false
 	}
 	state, now := e.claims[string(claim.UID)], time.Now()
@@ -142,21 +136,6 @@ func (e *explainer) ask(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return err
 }
 
-// knows reports whether a claim was told a message lately, apart from its numbers, by this daemon
-// or another one.
-func (e *explainer) knows(ctx context.Context, claim *corev1.PersistentVolumeClaim, v plan.Verdict,
-	state *unplacedClaim) (bool, error) {
-	same := func() bool {
-		return time.Since(state.told) < plan.RemindEvery &&
-			words.Same(state.message) == words.Same(words.Line(v.Message, words.MessageMax))
-	}
-	if told := same(); told || time.Since(state.asked) < explainPause {
-		return told, nil
-	}
-	err := e.ask(ctx, claim, v, state)
-	return same(), err
-}
-
 // compare decides with what the nodes publish, and tells the claim.
 func (e *explainer) compare(ctx context.Context, f plan.UnplacedFacts, state *unplacedClaim) (plan.Verdict, error) {
 	if err := e.readOffers(ctx); err != nil {
@@ -182,10 +161,19 @@ func (e *explainer) compare(ctx context.Context, f plan.UnplacedFacts, state *un
 	return e.tell(ctx, f.Claim, v, state)
 }
 
-// tell tells the claim why it has no node, unless that was told lately.
+// tell tells the claim why it has no node, unless it was told that lately, apart from its numbers, by
+// this daemon or another one.
 func (e *explainer) tell(ctx context.Context, claim *corev1.PersistentVolumeClaim, v plan.Verdict,
 	state *unplacedClaim) (plan.Verdict, error) {
-	if known, err := e.knows(ctx, claim, v, state); known || err != nil {
+	same := func() bool {
+		return time.Since(state.told) < plan.RemindEvery &&
+			words.Same(state.message) == words.Same(words.Line(v.Message, words.MessageMax))
+	}
+	var err error
+	if !same() && time.Since(state.asked) >= explainPause {
+		err = e.ask(ctx, claim, v, state)
+	}
+	if same() || err != nil {
 		return plan.Verdict{Action: plan.Wait, After: v.After}, err
 	}
 	if !e.reportClaim(claim, v, e.poolNameOf(claim)) {
