@@ -15,7 +15,8 @@
 //	rules          plan (claims, volumes, snapshots), adoptrules, claimfilter, clustercheck
 //	disk           handles, gate, volume, tree and treecopy, usage
 //	kube           requests, watches, events; claimindex, by which the API server labels claims
-//	controllers    when work begins, waits, is repeated; leases, ownership of a pool, capacity
+//	controllers    when work begins, waits, is repeated: claims, volumes, copies, pools, cluster;
+//	               leases, ownership of a pool, capacity
 //	node           for kubelet: csi, inline volumes, pause; and what confines processes
 //	host           this machine: state, prepare, prober, mountpoint, ipc
 //	adopt          what a person asks for: adopt, follow (import), forget (forget-node), why

@@ -2,6 +2,23 @@
 // gathers facts, asks package plan for the verdict, acts in small idempotent steps, and reports
 // once what happened.
 //
+// A Controller is a frame and five reconcilers that stand on it. Each has its own state, which no
+// other touches but by its methods, and names the others that it uses:
+//
+//	frame      frame.go, tell.go    pools with their queues; what is told, and how often
+//	claims     claims.go            take and give back (assign.go), choose pools (place.go), the claims
+//	                                of a pod (together.go), make and publish (provision.go, inflight.go)
+//	volumes    volumes.go           remove (removal.go), compare records (records.go, tally.go), inline
+//	                                volumes (inline.go)
+//	copies     copies.go            clones and restores (sources.go), snapshots (snapshots.go), and how
+//	                                they go (snapshotgoes.go)
+//	pools      pools.go             probe, report, whose it is and who works in it (owner.go), what its
+//	                                volumes take (usage.go)
+//	cluster    cluster.go           what is read of the cluster, volumes that are kept for claims
+//	                                (kept.go), claims that fit on no node (unplaced.go)
+//
+// What tests call in place of Run is in step.go.
+//
 // Each pool has a worker of its own (poolWorker), so that a pool that hangs, is full or is away
 // never delays another pool's work. Beside its queues it has what other packages do for the pool:
 // leadership elects the daemon that works in a shared one, everynode looks after this node's

@@ -43,26 +43,30 @@ type poolWorker struct {
 	claims    queue
 	volumes   queue
 	purges    queue
+	kick      chan struct{} // look at the pool now
+	recheck   chan struct{} // go through its records
+	sweep     chan struct{} // remove the inline volumes that no pod has
 	disk      *disk.Pool
 	owner     *ownership.Pool
 	everyNode *everynode.Directory
 	elector   *leadership.Elector // nil for a pool that is this node's alone
-	copying   turns               // of the copies of volumes
-	kick      chan struct{}       // look at the pool now
-	recheck   chan struct{}       // go through its records
-	sweep     chan struct{}       // remove the inline volumes that no pod has
-	inline    sync.Mutex          // held while one is made, or taken out of the pool
-	outage    outage
-	promised  promised
-	tally     tally
-	takes     atomic.Pointer[usage.Pool] // as last measured; nil: not known
-	// Used by the pool's loop alone: what the log and the node were told last, and how often it
-	// changed since.
+	// When the pool's loop last turned, and a worker of each queue was last done with an item.
+	turned, claimed, looked progress
+
+	// Of the reconciler of pools. The pool's loop alone uses what the log and the node were told
+	// last, and how often that changed since.
+	outage   outage
+	promised promised
+	takes    atomic.Pointer[usage.Pool] // as last measured; nil: not known
 	reported gate.State
 	last     gate.State // as it was told, at the look before
 	changes  report.Changes
-	// When the pool's loop last turned, and a worker of each queue was last done with an item.
-	turned, claimed, looked progress
+
+	// Of the reconciler of volumes.
+	tally  tally
+	inline sync.Mutex // held while an inline volume is made, or taken out of the pool
+
+	copying turns // of the reconciler of copies
 }
 
 // progress is when a queue's workers were last done with an item, in ns since the epoch; 0 before
