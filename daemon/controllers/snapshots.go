@@ -267,32 +267,6 @@ func (c *copies) originOf(ctx context.Context, of *snapshotapi.Content, t takenI
 	return &o, err
 }
 
-// eachPool looks into this node's pools until one has what is looked for. It returns why one could
-// not be looked into, "" if that does not matter.
-func (c *copies) eachPool(ctx context.Context, look func(w *poolWorker, h disk.Handle) (found bool, err error)) (unread string) {
-	for _, p := range c.configured {
-		if !p.OfOneNode() {
-			continue
-		}
-		w := c.workers[p.Name]
-		h, ok := w.disk.Open(ctx)
-		if !ok {
-			_, why := h.State.Closed()
-			unread = "pool " + p.Name + ": " + why
-			continue
-		}
-		found, err := look(w, h)
-		switch {
-		case found:
-			return ""
-		case errors.Is(err, record.ErrName): // no pool has a record of what people wrote into the handle
-		case err != nil:
-			unread = err.Error()
-		}
-	}
-	return unread
-}
-
 // takeSnapshot makes the copy, beside the worker, and says that it is ready when it is.
 func (c *copies) takeSnapshot(ctx context.Context, f plan.ContentFacts, t takenIn) (time.Duration, error) {
 	made, again := snapshotSpec(f), contentItem(f.Content)

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -79,6 +80,32 @@ func (c *copies) lookForSnapshot(ctx context.Context, s *plan.SnapshotFacts, of 
 		}
 		return s.Record != nil, err
 	})
+}
+
+// eachPool looks into this node's pools until one has what is looked for. It returns why one could
+// not be looked into, "" if that does not matter.
+func (c *copies) eachPool(ctx context.Context, look func(w *poolWorker, h disk.Handle) (found bool, err error)) (unread string) {
+	for _, p := range c.configured {
+		if !p.OfOneNode() {
+			continue
+		}
+		w := c.workers[p.Name]
+		h, ok := w.disk.Open(ctx)
+		if !ok {
+			_, why := h.State.Closed()
+			unread = "pool " + p.Name + ": " + why
+			continue
+		}
+		found, err := look(w, h)
+		switch {
+		case found:
+			return ""
+		case errors.Is(err, record.ErrName): // no pool has a record of what people wrote into the handle
+		case err != nil:
+			unread = err.Error()
+		}
+	}
+	return unread
 }
 
 // origin is what a copy is made of.
