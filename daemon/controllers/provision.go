@@ -39,6 +39,7 @@ func (c *claims) provision(ctx context.Context, h disk.Handle, f *plan.ClaimFact
 		c.placing.Unlock()
 		defer drop()
 		if h = chosen; err != nil {
+			c.copies.cancel(string(f.Claim.UID))
 			return c.notMade(ctx, *f, err)
 		}
 	}
