@@ -246,7 +246,7 @@ func (c *claims) mendSizes(
 	ctx context.Context, w *poolWorker, h disk.Handle, records []record.Record,
 ) {
 	if err := c.expander.Mend(ctx, h, w.expansion(), records); err != nil {
-		c.warnOnce("sizes/"+w.Name, err, "pool", w.Name, "doing", "comparing the sizes of records")
+		c.warnOnce("sizes", w.Name, err, "comparing the sizes of records")
 	}
 }
 

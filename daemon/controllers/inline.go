@@ -185,7 +185,7 @@ func (c *volumes) keepInline(ctx context.Context, w *poolWorker) {
 		case errors.Is(err, volume.ErrDirectoryReplaced):
 			signal(w.kick)
 		default:
-			c.warnOnce("inline/"+w.Name, err, "pool", w.Name, "doing", "removing inline volumes of pods that are gone")
+			c.warnOnce("inline", w.Name, err, "removing inline volumes of pods that are gone")
 		}
 		time.AfterFunc(recheckAgain, func() { signal(w.sweep) })
 	}

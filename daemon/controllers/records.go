@@ -40,7 +40,7 @@ func (c *volumes) keepRecords(ctx context.Context, w *poolWorker) {
 		case ctx.Err() == nil:
 			next = recheckAgain
 			if !report.OfRequest(err) {
-				c.warnOnce("records/"+w.Name, err, "pool", w.Name, "doing", "comparing records with the API")
+				c.warnOnce("records", w.Name, err, "comparing records with the API")
 			}
 			if errors.Is(err, volume.ErrDirectoryReplaced) {
 				signal(w.kick)

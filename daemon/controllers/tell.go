@@ -52,10 +52,10 @@ func (c *frame) lookAgainAfter(uid string, v plan.Verdict) time.Duration {
 	return v.After
 }
 
-// warnOnce logs an error, unless that was done lately by this key.
-func (c *frame) warnOnce(key string, err error, about ...any) {
-	if c.said.New(key, err.Error()) {
-		c.Log.Warn(err.Error(), about...)
+// warnOnce logs an error of what is done in a pool, unless that was done lately.
+func (c *frame) warnOnce(what, pool string, err error, doing string) {
+	if c.said.New(what+"/"+pool, err.Error()) {
+		c.Log.Warn(err.Error(), "pool", pool, "doing", doing)
 	}
 }
 

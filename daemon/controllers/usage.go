@@ -59,8 +59,8 @@ func (c *pools) measureOnce(ctx context.Context, w *poolWorker, watch *usage.Wat
 	key := "usage/" + w.Name
 	if err != nil {
 		c.takes(w, usage.Pool{})
-		if ctx.Err() == nil {
-			c.warnOnce(key, err, "pool", w.Name)
+		if ctx.Err() == nil && c.said.New(key, err.Error()) {
+			c.Log.Warn(err.Error(), "pool", w.Name)
 		}
 		return
 	}
