@@ -51,12 +51,7 @@ var anewRules = []func(AnewFacts) (plan.Verdict, bool){
 
 // ForAnew decides whether a recorded volume gets an object, or its claim.
 func ForAnew(f AnewFacts) plan.Verdict {
-	for _, rule := range anewRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return plan.Verdict{Action: Make}
+	return plan.Decide(anewRules, f, plan.Verdict{Action: Make})
 }
 
 func anewBroken(f AnewFacts) (plan.Verdict, bool) {

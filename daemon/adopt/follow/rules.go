@@ -56,12 +56,7 @@ var rules = []func(Facts) (plan.Verdict, bool){
 
 // For decides about one volume.
 func For(f Facts) plan.Verdict {
-	for _, rule := range rules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return plan.Verdict{Action: Move}
+	return plan.Decide(rules, f, plan.Verdict{Action: Move})
 }
 
 func nothingToMove(f Facts) (plan.Verdict, bool) {

@@ -57,12 +57,7 @@ var nodeRules = []func(NodeFacts) (plan.Verdict, bool){
 
 // ForNode decides whether a node may be forgotten.
 func ForNode(f NodeFacts) plan.Verdict {
-	for _, rule := range nodeRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return plan.Verdict{Action: Forget}
+	return plan.Decide(nodeRules, f, plan.Verdict{Action: Forget})
 }
 
 func nodeForced(f NodeFacts) (plan.Verdict, bool) { return plan.Verdict{Action: Forget}, f.Forced }
@@ -121,12 +116,7 @@ var volumeRules = []func(VolumeFacts) (plan.Verdict, bool){
 
 // ForVolume decides whether a volume object goes with the node.
 func ForVolume(f VolumeFacts) plan.Verdict {
-	for _, rule := range volumeRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return plan.Verdict{Action: Forget, Message: "its data is lost"}
+	return plan.Decide(volumeRules, f, plan.Verdict{Action: Forget, Message: "its data is lost"})
 }
 
 func keep(format string, args ...any) plan.Verdict {
@@ -192,12 +182,7 @@ var contentRules = []func(ContentFacts) (plan.Verdict, bool){
 
 // ForContent decides whether a content goes with the node.
 func ForContent(f ContentFacts) plan.Verdict {
-	for _, rule := range contentRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return plan.Verdict{Action: Forget, Message: "its data is lost"}
+	return plan.Decide(contentRules, f, plan.Verdict{Action: Forget, Message: "its data is lost"})
 }
 
 func contentOfOtherDriver(f ContentFacts) (plan.Verdict, bool) {

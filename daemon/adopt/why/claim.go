@@ -59,12 +59,8 @@ func (a *asker) claim(ctx context.Context, namespace, name string,
 	}
 	page := Page{Object: "claim " + namespace + "/" + name, State: f.state()}
 	page.Events = a.events(ctx, c)
-	for _, rule := range claimRules {
-		if w, applies := rule(f); applies {
-			page.Waits, page.Help = w.what, w.help
-			break
-		}
-	}
+	w := plan.Decide(claimRules, f, waits{})
+	page.Waits, page.Help = w.what, w.help
 	if c.Spec.VolumeName == "" {
 		page.on = f.node.name
 		if f.ours {

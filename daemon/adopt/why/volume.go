@@ -43,12 +43,8 @@ func (a *asker) volume(ctx context.Context, name string) (Page, error) {
 	}
 	page := Page{Object: "volume " + name, State: f.state(), on: f.node.name}
 	page.Events = a.events(ctx, v)
-	for _, rule := range volumeRules {
-		if w, applies := rule(f); applies {
-			page.Waits, page.Help = w.what, w.help
-			break
-		}
-	}
+	w := plan.Decide(volumeRules, f, waits{})
+	page.Waits, page.Help = w.what, w.help
 	return page, nil
 }
 

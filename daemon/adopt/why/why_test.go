@@ -35,12 +35,8 @@ func pending() claimFacts {
 func TestClaimInOrder(t *testing.T) {
 	f := pending()
 	first := func() string {
-		for _, rule := range claimRules {
-			if w, applies := rule(f); applies {
-				return w.what + "; " + w.help
-			}
-		}
-		return ""
+		w := plan.Decide(claimRules, f, waits{})
+		return w.what + "; " + w.help
 	}
 	steps := []struct {
 		what string
@@ -135,13 +131,8 @@ func TestVolumeInOrder(t *testing.T) {
 	}
 	for _, step := range steps {
 		step.set()
-		got := ""
-		for _, rule := range volumeRules {
-			if w, applies := rule(f); applies {
-				got = w.what + "; " + w.help
-				break
-			}
-		}
+		w := plan.Decide(volumeRules, f, waits{})
+		got := w.what + "; " + w.help
 		if !strings.Contains(strings.ReplaceAll(got, ", and it is to be removed", ""), step.want) {
 			t.Errorf("%s: %q, want %q", step.what, got, step.want)
 		}

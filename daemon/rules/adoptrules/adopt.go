@@ -123,12 +123,7 @@ var adoptRules = []rule{
 
 // ForAdoption decides whether this node takes responsibility for a volume that another system made.
 func ForAdoption(f Facts) Verdict {
-	for _, rule := range adoptRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return Verdict{Action: Adopt, Notes: append(notes(f), sizeNotes(f)...)}
+	return plan.Decide(adoptRules, f, Verdict{Action: Adopt, Notes: append(notes(f), sizeNotes(f)...)})
 }
 
 func refuse(applies bool, reason, format string, args ...any) (Verdict, bool) {

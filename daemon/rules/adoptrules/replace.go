@@ -56,12 +56,7 @@ var replacementRules = []rule{
 
 // ForReplacement decides whether this node replaces the object of a CSI driver's volume.
 func ForReplacement(f Facts) Verdict {
-	for _, rule := range replacementRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return Verdict{Action: Adopt, Notes: sizeNotes(f)}
+	return plan.Decide(replacementRules, f, Verdict{Action: Adopt, Notes: sizeNotes(f)})
 }
 
 // OfDriver reports whether a volume object has the source of this CSI driver.

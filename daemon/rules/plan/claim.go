@@ -73,25 +73,35 @@ func ForClaim(f ClaimFacts) Verdict {
 }
 
 func (f ClaimFacts) decide() Verdict {
-	if v, applies := first(concernRules, f); applies {
+	if v, applies := First(concernRules, f); applies {
 		return v
 	}
 	if r, refused := ForRequest(f.RequestFacts); refused {
 		return f.refused(r)
 	}
-	if v, applies := first(assignmentRules, f); applies {
+	if v, applies := First(assignmentRules, f); applies {
 		return v
 	}
 	return Verdict{Action: Provision}
 }
 
-func first(rules []claimRule, f ClaimFacts) (Verdict, bool) {
+// First returns what the first rule of a list that applies says, and whether one does. The list is
+// the specification: each rule counts before those below it.
+func First[F, V any, R ~func(F) (V, bool)](rules []R, f F) (v V, applies bool) {
 	for _, rule := range rules {
-		if v, applies := rule(f); applies {
+		if v, applies = rule(f); applies {
 			return v, true
 		}
 	}
-	return Verdict{}, false
+	return *new(V), false
+}
+
+// Decide is First with what is said where no rule applies.
+func Decide[F, V any, R ~func(F) (V, bool)](rules []R, f F, otherwise V) V {
+	if v, applies := First(rules, f); applies {
+		return v
+	}
+	return otherwise
 }
 
 // refused is what becomes of a claim whose request is refused.

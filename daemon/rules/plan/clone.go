@@ -80,13 +80,14 @@ func cloneRefused(f RequestFacts) (Refusal, bool) {
 	if !ofClaim(f.Request.Source) {
 		return Refusal{}, false
 	}
-	for _, rule := range cloneRules {
-		if r, applies := rule(f); applies {
-			r.Message = fmt.Sprintf("dataSource: claim %s: %s", words.Quoted(f.Request.Source.Name), r.Message)
-			return r, true
-		}
-	}
-	return Refusal{}, false
+	return ofSource(cloneRules, f, "claim")
+}
+
+// ofSource is what rules about the source of a copy say, with its name. kind is what it is.
+func ofSource(rules []requestRule, f RequestFacts, kind string) (Refusal, bool) {
+	r, refused := First(rules, f)
+	r.Message = fmt.Sprintf("dataSource: %s %s: %s", kind, words.Quoted(f.Request.Source.Name), r.Message)
+	return r, refused
 }
 
 // source is the claim that is cloned, and its volume: empty objects where there are none.

@@ -49,12 +49,7 @@ var expandRules = []expandRule{
 // ForExpansion decides what this node does about a bound claim that requests more than it has. It
 // never asks for less than the claim has, nor for less than its volume object says.
 func ForExpansion(f ExpandFacts) Verdict {
-	for _, rule := range expandRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return Verdict{Action: Expand, Reason: ReasonExpanded}
+	return Decide(expandRules, f, Verdict{Action: Expand, Reason: ReasonExpanded})
 }
 
 // Growing reports whether a claim is bound and requests more than it has. The phase and the

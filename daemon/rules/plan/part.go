@@ -44,12 +44,7 @@ const Note Action = "note"
 // Provision is to make it, Expand to make it larger, Ignore is to leave all as it is, Note nearly
 // so, Wait says why there is none, or why it stays smaller.
 func ForPart(f PartFacts) Verdict {
-	for _, rule := range partRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return Verdict{Action: Provision}
+	return Decide(partRules, f, Verdict{Action: Provision})
 }
 
 // InUse reports, from the object alone, whether a volume may be in a pod, now or soon: it waits for

@@ -74,12 +74,7 @@ var requestRules = []requestRule{
 
 // ForRequest decides whether this node refuses a request.
 func ForRequest(f RequestFacts) (Refusal, bool) {
-	for _, rule := range requestRules {
-		if r, applies := rule(f); applies {
-			return r, true
-		}
-	}
-	return Refusal{}, false
+	return First(requestRules, f)
 }
 
 // requestOf is the request that a claim makes. class is nil where the claim's class is not known.

@@ -45,13 +45,7 @@ func restoreRefused(f RequestFacts) (Refusal, bool) {
 	if !ofSnapshot(f.Request.Source) {
 		return Refusal{}, false
 	}
-	for _, rule := range restoreRules {
-		if r, applies := rule(f); applies {
-			r.Message = fmt.Sprintf("dataSource: snapshot %s: %s", words.Quoted(f.Request.Source.Name), r.Message)
-			return r, true
-		}
-	}
-	return Refusal{}, false
+	return ofSource(restoreRules, f, "snapshot")
 }
 
 // taken is what is known of the snapshot, empty where that is nothing.

@@ -33,14 +33,9 @@ var restyleRules = []expandRule{notRestyled, notThisVolume, expandNotLeading, re
 // ForRestyled decides about a bound claim that names a VolumeAttributesClass: it is told that its
 // volume stays as it is.
 func ForRestyled(f ExpandFacts) Verdict {
-	for _, rule := range restyleRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return Verdict{Action: Refuse, Reason: ReasonAttributesClass,
+	return Decide(restyleRules, f, Verdict{Action: Refuse, Reason: ReasonAttributesClass,
 		Message: "volumeAttributesClassName " + words.Quoted(attributesClass(f.Claim)) +
-			": the volume stays as it is: " + noAttributes}
+			": the volume stays as it is: " + noAttributes})
 }
 
 const noAttributes = "volumes of this provisioner have no attributes that a " +

@@ -93,12 +93,7 @@ func ForContent(f ContentFacts) Verdict {
 	if f.Content.DeletionTimestamp != nil {
 		rules, otherwise = goingRules, Verdict{Action: Ignore}
 	}
-	for _, rule := range rules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return otherwise
+	return Decide(rules, f, otherwise)
 }
 
 // NodeOfContent is the node that has a content's snapshot, or is to make it, "" before one has

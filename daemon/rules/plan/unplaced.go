@@ -87,12 +87,11 @@ var unplacedRules = []unplacedRule{unplacedNot, fitsHere, turnToCome, classMista
 // ForUnplaced decides whether a claim without a node is told that it fits on none (Remind). Inquire
 // asks for Offers.
 func ForUnplaced(f UnplacedFacts) Verdict {
-	for _, rule := range unplacedRules {
-		if v, applies := rule(f); applies {
-			return v
-		}
+	if v, applies := First(unplacedRules, f); applies {
+		return v
 	}
-	return Verdict{Action: Remind, Reason: ReasonNoNodeFits, Message: f.fitsNowhere(), After: f.Again(OffersAgain)}
+	return Verdict{Action: Remind, Reason: ReasonNoNodeFits, Message: f.fitsNowhere(),
+		After: f.Again(OffersAgain)}
 }
 
 // OneEvent reports whether an object has one event of a reason, with the latest message: what is

@@ -48,15 +48,11 @@ var volumeRules = []volumeRule{
 
 // ForVolume decides what this node does about a volume object.
 func ForVolume(f VolumeFacts) Verdict {
-	for _, rule := range volumeRules {
-		if v, applies := rule(f); applies {
-			if OnEveryNode(f.Volume) && v.Message != "" { // other nodes may say something else
-				v.Message = "node " + f.Node + ": " + v.Message
-			}
-			return v
-		}
+	v := Decide(volumeRules, f, Verdict{Action: Delete, Reason: ReasonDeleted})
+	if OnEveryNode(f.Volume) && v.Message != "" { // other nodes may say something else
+		v.Message = "node " + f.Node + ": " + v.Message
 	}
-	return Verdict{Action: Delete, Reason: ReasonDeleted}
+	return v
 }
 
 // NeedsWork reports, from the object alone, whether a volume can need any action: most are simply
