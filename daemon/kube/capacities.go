@@ -39,9 +39,6 @@ const (
 	driverManaged = "app.kubernetes.io/managed-by"
 )
 
-// pageOfCapacities is how many objects are read at once.
-const pageOfCapacities = 500
-
 // publishing is for all requests of this file. Where the manifests that are in force do not grant
 // them, package storagecapacity reports that, and it is no reason for an alert.
 func publishing(ctx context.Context) context.Context {
@@ -61,25 +58,9 @@ func (c *Client) Publishing(driver string) Publishing { return Publishing{c, dri
 func (c Publishing) Capacities(
 	ctx context.Context, node string,
 ) (all []storagecapacity.Object, err error) {
-	labels := managerLabel + "=" + component + "," + driverLabel + "=" + c.driver
-	if node != "" {
-		labels += "," + plan.NodeLabel + "=" + node
-	}
-	for more := ""; ; {
-		page := &storagev1.CSIStorageCapacityList{}
-		of := &metav1.ListOptions{LabelSelector: labels, Limit: pageOfCapacities, Continue: more}
-		request := c.storage.Get().Namespace(c.options.Namespace).
-			Resource("csistoragecapacities").VersionedParams(of, c.params).Timeout(callTimeout)
-		if err := receiveList(publishing(ctx), request, page); err != nil {
-			return nil, fmt.Errorf("list the capacities: %w", err)
-		}
-		for i := range page.Items {
-			all = append(all, capacityOf(&page.Items[i]))
-		}
-		if more = page.Continue; more == "" {
-			return all, nil
-		}
-	}
+	err = c.EachCapacity(publishing(ctx), []string{c.driver}, node,
+		func(o *storagev1.CSIStorageCapacity) { all = append(all, capacityOf(o)) })
+	return all, err
 }
 
 func capacityOf(o *storagev1.CSIStorageCapacity) storagecapacity.Object {
@@ -102,16 +83,12 @@ func capacityOf(o *storagev1.CSIStorageCapacity) storagecapacity.Object {
 
 // CreateCapacity is part of storagecapacity.API. Of an object that has the name the size is set.
 func (c Publishing) CreateCapacity(ctx context.Context, o storagecapacity.Object) error {
-	request := c.storage.Post().Namespace(c.options.Namespace).Resource("csistoragecapacities").
-		Body(c.capacityObject(o)).Timeout(callTimeout)
-	err := receiveObject(publishing(ctx), request, &storagev1.CSIStorageCapacity{}, o.Name, "")
+	_, err := capacityKind.create(publishing(ctx), c.Client, c.options.Namespace, c.capacityObject(o))
 	if apierrors.IsAlreadyExists(err) {
 		_, err = c.UpdateCapacity(ctx, o)
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("publish the capacity of class %s: %w", o.Class, err)
-	}
-	return nil
+	return about(err, "publish the capacity of class %s", o.Class)
 }
 
 // capacityObject always has a capacity: kube-scheduler 1.37 scores by it without a look whether it
@@ -155,30 +132,20 @@ func (c Publishing) UpdateCapacity(
 	if o.Closed != "" {
 		annotations[capacityClosed] = &o.Closed
 	}
-	request := c.storage.Patch(types.MergePatchType).Namespace(c.options.Namespace).
-		Resource("csistoragecapacities")
-	_, err = patch[storagev1.CSIStorageCapacity](publishing(ctx), request, o.Name, "", map[string]any{
+	of := &storagev1.CSIStorageCapacity{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.options.Namespace, Name: o.Name}}
+	_, err = capacityKind.change(publishing(ctx), c.Client, of, map[string]any{
 		"metadata": map[string]any{"annotations": annotations}, "capacity": capacity, "maximumVolumeSize": size,
 	})
-	switch {
-	case absent(err, o.Name):
+	if absent(err, o.Name) {
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("publish the capacity of class %s: %w", o.Class, err)
 	}
-	return true, nil
+	return err == nil, about(err, "publish the capacity of class %s", o.Class)
 }
 
 // DeleteCapacity is part of storagecapacity.API.
 func (c Publishing) DeleteCapacity(ctx context.Context, name string) error {
-	request := c.storage.Delete().Namespace(c.options.Namespace).Resource("csistoragecapacities").
-		Name(name).
-		Body(&metav1.DeleteOptions{}).Timeout(callTimeout)
-	err := receiveDeletion(publishing(ctx), request, name, "")
-	if err != nil && !absent(err, name) {
-		return fmt.Errorf("delete capacity %s: %w", name, err)
-	}
-	return nil
+	return capacityKind.remove(publishing(ctx), c.Client, c.options.Namespace, name, metav1.DeleteOptions{})
 }
 
 // Driver is part of storagecapacity.API.
@@ -198,33 +165,28 @@ func (c Publishing) Driver(ctx context.Context) (*storagecapacity.Driver, error)
 
 // SetDriver is part of storagecapacity.API.
 func (c Publishing) SetDriver(ctx context.Context, d storagecapacity.Driver) (won bool, err error) {
-	request := c.storage.Patch(types.MergePatchType).Resource("csidrivers")
-	_, err = patch[storagev1.CSIDriver](publishing(ctx), request, c.driver, types.UID(d.UID), map[string]any{
-		"metadata": map[string]any{
-			"uid": d.UID, "resourceVersion": d.Version,
-			"annotations": map[string]string{driverReviewed: d.Reviewed.UTC().Format(time.RFC3339Nano), driverPublishing: strconv.Itoa(d.Publishing)},
-		},
+	of := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
+		Name: c.driver, UID: types.UID(d.UID), ResourceVersion: d.Version}}
+	_, err = driverKind.change(publishing(ctx), c.Client, of, map[string]any{
+		"metadata": asGiven(of, map[string]any{"annotations": map[string]string{
+			driverReviewed:   d.Reviewed.UTC().Format(time.RFC3339Nano),
+			driverPublishing: strconv.Itoa(d.Publishing),
+		}}),
 		"spec": map[string]any{"storageCapacity": d.Enabled},
 	})
-	switch {
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+	if gone(err) {
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("write CSIDriver %s: %w", c.driver, err)
 	}
-	return true, nil
+	return err == nil, about(err, "write CSIDriver %s", c.driver)
 }
 
 // Hostnames is part of storagecapacity.API.
 func (c *Client) Hostnames(ctx context.Context) (map[string]string, error) {
 	all := map[string]string{}
 	for more := ""; ; {
-		page := &metav1.PartialObjectMetadataList{}
-		request := c.core.Get().Resource("nodes").
-			SetHeader("Accept", metadataOnly("PartialObjectMetadataList")).
-			VersionedParams(&metav1.ListOptions{Limit: pageOfCapacities, Continue: more}, c.params).
-			Timeout(callTimeout)
-		if err := receiveList(publishing(ctx), request, page); err != nil {
+		page, err := c.nodesPage(publishing(ctx),
+			metav1.ListOptions{Limit: defaultTimings.pageSize, Continue: more})
+		if err != nil {
 			return nil, fmt.Errorf("list the nodes: %w", err)
 		}
 		for _, node := range page.Items {

@@ -196,7 +196,7 @@ func TestCSIDriver(t *testing.T) {
 func TestCapacitiesInPages(t *testing.T) {
 	ctx := t.Context()
 	c, w, ns := capacityClient(t)
-	const n = pageOfCapacities + 1
+	n := int(defaultTimings.pageSize) + 1
 	var all sync.WaitGroup
 	slots := make(chan struct{}, 16)
 	base := object(t, ns, "fast", 1, "")

@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -18,9 +16,9 @@ import (
 // HasClaimPolicy reports whether the cluster has an object of the claim policy's name. There is
 // none for who may not read it, nor in a server before Kubernetes 1.36.
 func (c *Client) HasClaimPolicy(ctx context.Context) (bool, error) {
-	err := c.admission.Get().Resource("mutatingadmissionpolicies").Name(claimindex.Name).
+	err := c.groups[admission].Get().Resource(indexKind.plural).Name(claimindex.Name).
 		SetHeader("Accept", metadataOnly("PartialObjectMetadata")).
-		Timeout(callTimeout).Do(context.WithValue(ctx, uncounted{}, true)).Into(&metav1.PartialObjectMetadata{})
+		Timeout(callTimeout).Do(publishing(ctx)).Into(&metav1.PartialObjectMetadata{})
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return false, nil
@@ -40,11 +38,12 @@ func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)
 		default:
 		}
 	}
-	policies := claimObjects(c, "mutatingadmissionpolicies", &admissionv1.MutatingAdmissionPolicyList{}, func(_, _ *admissionv1.MutatingAdmissionPolicy) { notify() })
-	bindings := claimObjects(c, "mutatingadmissionpolicybindings", &admissionv1.MutatingAdmissionPolicyBindingList{}, func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { notify() })
-	optional := context.WithValue(ctx, uncounted{}, true)
-	go policies.Run(optional)
-	go bindings.Run(optional)
+	policies := NewInformer(indexKind.source(c, ofClaimIndex), nil,
+		func(_, _ *admissionv1.MutatingAdmissionPolicy) { notify() }).WatchList()
+	bindings := NewInformer(indexBindingKind.source(c, ofClaimIndex), nil,
+		func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { notify() }).WatchList()
+	go RunOptional(ctx, policies)
+	go RunOptional(ctx, bindings)
 	for _, synced := range []<-chan struct{}{policies.Synced(), bindings.Synced()} {
 		select {
 		case <-synced:
@@ -64,13 +63,9 @@ func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)
 	}
 }
 
-// claimObjects returns an informer of the one object of a resource that has the claim policy's
-// name. Its errors are not reported: without it the daemon reads all claims.
-func claimObjects[T Object](c *Client, resource string, empty runtime.Object, onChange func(was, now T)) *Informer[T] {
-	source := c.source(c.admission, resource, empty.DeepCopyObject)
-	source.fields = "metadata.name=" + claimindex.Name
-	return NewInformer(source, nil, onChange).WatchList()
-}
+// ofClaimIndex is the one object of a kind that has the claim policy's name. Errors of its informers
+// are not reported: without it the daemon reads all claims.
+var ofClaimIndex = selection{fields: "metadata.name=" + claimindex.Name}
 
 // examples is how many claims are tried: one of them is probably still there.
 const examples = 8
@@ -91,8 +86,7 @@ const AuditMost = 10000
 // labelled is how many were missed, also with an error.
 func (c *Client) AuditClaims(ctx context.Context, selection claimindex.Selection) (whole bool, labelled int, err error) {
 	var waiting, some, missed []*corev1.PersistentVolumeClaim
-	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
-	err = each(ctx, source, func(claim *corev1.PersistentVolumeClaim) {
+	err = c.EachClaim(ctx, func(claim *corev1.PersistentVolumeClaim) {
 		switch {
 		case claim.Spec.VolumeName == "" && len(waiting) < examples:
 			waiting = append(waiting, plan.LeanClaim(claim))
@@ -142,7 +136,7 @@ func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConf
 func (c *Client) labelsClaims(ctx context.Context, of []*corev1.PersistentVolumeClaim) (bool, error) {
 	const forged = "forged"
 	for _, claim := range of {
-		now, err := c.labelClaim(ctx, claim, forged, metav1.DryRunAll)
+		now, err := c.labelClaim(ctx, claim, forged, dryRun)
 		switch {
 		case gone(err):
 			continue
@@ -154,9 +148,7 @@ func (c *Client) labelsClaims(ctx context.Context, of []*corev1.PersistentVolume
 	return false, nil // nothing to try it with
 }
 
-func (c *Client) labelClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, value string, dryRun ...string) (*corev1.PersistentVolumeClaim, error) {
-	request := c.claimPatch(types.MergePatchType, claim.Namespace).
-		VersionedParams(&metav1.PatchOptions{DryRun: dryRun}, c.params)
-	return patch[corev1.PersistentVolumeClaim](ctx, request, claim.Name, claim.UID,
-		labelChange(claim.UID, claimindex.Label, value))
+func (c *Client) labelClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, value string,
+	how ...option) (*corev1.PersistentVolumeClaim, error) {
+	return claimKind.change(ctx, c, claim, labelChange(claim.UID, claimindex.Label, value), how...)
 }

@@ -70,13 +70,8 @@ type Options struct {
 
 // Client talks to one API server. All its methods may be called concurrently.
 type Client struct {
-	options   Options
-	core      rest.Interface // the API group "" at v1
-	storage   rest.Interface // storage.k8s.io at v1
-	admission rest.Interface // admissionregistration.k8s.io at v1
-	// coordination is coordination.k8s.io at v1: the Leases of shared pools, and our tombstones.
-	coordination        rest.Interface
-	snapshots           rest.Interface // snapshot.storage.k8s.io at v1, which a cluster need not have
+	options             Options
+	groups              map[schema.GroupVersion]rest.Interface
 	params              runtime.ParameterCodec
 	decoder             runtime.Decoder // of what the server sends, protobuf or JSON
 	connection          *connection
@@ -117,20 +112,11 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{options: o, params: runtime.NewParameterCodec(scheme), connection: sends, health: newHealth(o.OnHealth)}
 	c.decoder = serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	if c.core, err = group(config, transport, scheme, "/api", corev1.SchemeGroupVersion); err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
-	}
-	if c.storage, err = group(config, transport, scheme, "/apis", storagev1.SchemeGroupVersion); err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
-	}
-	if c.admission, err = group(config, transport, scheme, "/apis", admissionv1.SchemeGroupVersion); err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
-	}
-	if c.coordination, err = group(config, transport, scheme, "/apis", coordinationv1.SchemeGroupVersion); err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
-	}
-	if c.snapshots, err = group(config, transport, scheme, "/apis", snapshotapi.GroupVersion); err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
+	c.groups = map[schema.GroupVersion]rest.Interface{}
+	for _, version := range []schema.GroupVersion{core, storage, admission, coordination, snapshots} {
+		if c.groups[version], err = group(config, transport, scheme, version); err != nil {
+			return nil, fmt.Errorf("kubeconfig %q: %w", o.Kubeconfig, err)
+		}
 	}
 	c.events, c.tombstones, c.tombstoneGCInterval = newEventWriter(c), newTombstoneGC(), tombstoneGCInterval
 	return c, nil
@@ -163,9 +149,13 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func group(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, path string, version schema.GroupVersion) (rest.Interface, error) {
+func group(base *rest.Config, transport *http.Client, scheme *runtime.Scheme,
+	version schema.GroupVersion) (rest.Interface, error) {
 	config := rest.CopyConfig(base)
-	config.APIPath, config.GroupVersion = path, &version
+	config.APIPath, config.GroupVersion = "/apis", &version
+	if version.Group == "" {
+		config.APIPath = "/api"
+	}
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	return rest.RESTClientForConfigAndClient(config, transport)
 }
@@ -173,8 +163,7 @@ func group(base *rest.Config, transport *http.Client, scheme *runtime.Scheme, pa
 // Claims returns an informer of the claims of all namespaces, transformed by plan.LeanClaim.
 // onChange may be nil.
 func (c *Client) Claims(keep func(*corev1.PersistentVolumeClaim) bool, onChange func(old, new *corev1.PersistentVolumeClaim)) *Informer[*corev1.PersistentVolumeClaim] {
-	source := c.source(c.core, "persistentvolumeclaims", func() runtime.Object { return &corev1.PersistentVolumeClaimList{} })
-	return newInformer(c, source, keep, plan.LeanClaim, onChange)
+	return newInformer(c, claimKind.source(c, selection{}), keep, plan.LeanClaim, onChange)
 }
 
 // Volumes returns an informer of the volumes of Options.Provisioner and Options.Aliases whose
@@ -202,8 +191,7 @@ func (c *Client) VolumesOfPool(pool string) *Informer[*corev1.PersistentVolume] 
 }
 
 func (c *Client) volumes(labels string, onChange func(old, new *corev1.PersistentVolume)) *Informer[*corev1.PersistentVolume] {
-	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
-	source.labels = labels
+	source := volumeKind.source(c, selection{labels: labels})
 	keep := func(pv *corev1.PersistentVolume) bool {
 		return plan.Unattributed(pv) || c.options.Serves(pv.Annotations[plan.ProvisionedBy])
 	}
@@ -213,17 +201,15 @@ func (c *Client) volumes(labels string, onChange func(old, new *corev1.Persisten
 // Classes returns an informer of the StorageClasses of Options.Provisioner and Options.Aliases.
 // onChange may be nil.
 func (c *Client) Classes(onChange func(old, new *storagev1.StorageClass)) *Informer[*storagev1.StorageClass] {
-	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
 	keep := func(class *storagev1.StorageClass) bool {
 		return c.options.Serves(class.Provisioner)
 	}
-	return newInformer(c, source, keep, plan.LeanClass, onChange).WatchList()
+	return newInformer(c, classKind.source(c, selection{}), keep, plan.LeanClass, onChange).WatchList()
 }
 
 // OwnNode returns an informer of the one Node that Options.Node names. onChange may be nil.
 func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Informer[*corev1.Node] {
-	source := c.source(c.core, "nodes", func() runtime.Object { return &corev1.NodeList{} })
-	source.fields = "metadata.name=" + c.options.Node
+	source := nodeKind.source(c, selection{fields: "metadata.name=" + c.options.Node})
 	return newInformer(c, source, nil, plan.LeanNode, func(was, now *corev1.Node) {
 		c.nodeChanged(was, now)
 		if onChange != nil {
@@ -238,9 +224,8 @@ func (c *Client) OwnNode(onChange func(old, new *corev1.Node)) *Informer[*corev1
 func (c *Client) PendingPods(
 	keep func(*corev1.Pod) bool, onChange func(old, new *corev1.Pod),
 ) *Informer[*corev1.Pod] {
-	source := c.source(c.core, "pods", func() runtime.Object { return &corev1.PodList{} })
-	source.fields = "spec.nodeName=" + c.options.Node + ",status.phase=" + string(corev1.PodPending)
-	s := NewInformer(source, keep, onChange).WatchList()
+	pending := "spec.nodeName=" + c.options.Node + ",status.phase=" + string(corev1.PodPending)
+	s := NewInformer(podKind.source(c, selection{fields: pending}), keep, onChange).WatchList()
 	s.transform = plan.LeanPod
 	return s
 }

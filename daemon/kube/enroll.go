@@ -33,7 +33,7 @@ func (c *Client) Enroll(ctx context.Context, node string, life time.Duration) (E
 	case object == nil:
 		return Enrolled{}, fmt.Errorf("node %q: %w", node, ErrNoNode)
 	}
-	token, err := requestToken(ctx, c.core, Credential{Namespace: c.options.Namespace, Account: component, Node: node, NodeUID: string(object.UID)}, life)
+	token, err := requestToken(ctx, c.groups[core], Credential{Namespace: c.options.Namespace, Account: component, Node: node, NodeUID: string(object.UID)}, life)
 	if err != nil {
 		return Enrolled{}, err
 	}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
@@ -267,9 +266,7 @@ func (c *Client) writeEvent(ctx context.Context, n event) (count int32, err erro
 		}
 		// The API server deletes events after an hour (--event-ttl).
 	}
-	err = receiveObject(ctx, c.core.Post().Namespace(n.namespace).Resource("events").
-		Body(n.object(c.options.Node, count)).
-		Timeout(callTimeout), &corev1.Event{}, n.name, "")
+	_, err = eventKind.create(ctx, c, n.namespace, n.object(c.options.Node, count))
 	if !apierrors.IsAlreadyExists(err) {
 		return count, err
 	}
@@ -283,14 +280,13 @@ func (c *Client) writeEvent(ctx context.Context, n event) (count int32, err erro
 }
 
 func (c *Client) patchEvent(ctx context.Context, n event, count int32) error {
-	request := c.core.Patch(types.MergePatchType).Namespace(n.namespace).Resource("events")
-	_, err := patch[corev1.Event](ctx, request, n.name, "", map[string]any{
+	of := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: n.name}}
+	_, err := eventKind.change(ctx, c, of, map[string]any{
 		"count": count, "lastTimestamp": n.last.UTC().Format(time.RFC3339), "message": n.message,
 	})
 	return err
 }
 
 func (c *Client) getEvent(ctx context.Context, namespace, name string) (*corev1.Event, error) {
-	return read[corev1.Event](ctx, c.core.Get().Namespace(namespace).
-		Resource("events"), name, "event "+namespace+"/"+name)
+	return eventKind.get(ctx, c, namespace, name)
 }

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,12 +13,8 @@ import (
 // PatchClaimStatus changes the status of a claim that still is as given: a concurrent change is not
 // overwritten, and is an error (a conflict). It returns the changed claim.
 func (c *Client) PatchClaimStatus(ctx context.Context, claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error) {
-	request := c.claimPatch(types.StrategicMergePatchType, claim.Namespace).SubResource("status")
-	now, err := patch[corev1.PersistentVolumeClaim](ctx, request, claim.Name, claim.UID, statusChange(claim, s))
-	if err != nil {
-		return nil, fmt.Errorf("write the status of claim %s/%s: %w", claim.Namespace, claim.Name, err)
-	}
-	return now, nil
+	now, err := claimKind.patch(ctx, c, types.StrategicMergePatchType, claim, statusChange(claim, s), ofStatus)
+	return now, about(err, "write the status of claim %s/%s", claim.Namespace, claim.Name)
 }
 
 // statusChange names conditions by their type (patchMergeKey), so that those of other controllers
@@ -57,10 +52,7 @@ func storageIs(value any) map[corev1.ResourceName]any {
 // SetCapacity writes the size of a volume object that still is as given. A concurrent change is an
 // error (a conflict).
 func (c *Client) SetCapacity(ctx context.Context, pv *corev1.PersistentVolume, size resource.Quantity) error {
-	_, err := patch[corev1.PersistentVolume](ctx, c.volumePatch(types.MergePatchType), pv.Name, pv.UID,
-		map[string]any{"metadata": asGiven(pv, nil), "spec": map[string]any{"capacity": storageIs(size)}})
-	if err != nil {
-		return fmt.Errorf("write the capacity of volume %s: %w", pv.Name, err)
-	}
-	return nil
+	_, err := volumeKind.change(ctx, c, pv, map[string]any{
+		"metadata": asGiven(pv, nil), "spec": map[string]any{"capacity": storageIs(size)}})
+	return about(err, "write the capacity of volume %s", pv.Name)
 }

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-func newClaimList() runtime.Object { return &corev1.PersistentVolumeClaimList{} }
-
 type mode int
 
 const (

@@ -21,11 +21,12 @@ type Followed struct {
 
 // Follow begins to watch what is read, once it is read. changed is called at each change.
 func (c *Client) Follow(ctx context.Context, changed func()) *Followed {
+	ours := selection{namespace: c.options.Namespace}
 	return &Followed{
-		leases:   follow(ctx, c.allLeases(), c.EachLease, changed),
-		nodes:    follow(ctx, c.allNodes(), c.EachNode, changed),
-		volumes:  follow(ctx, c.allVolumes(), c.EachVolume, changed),
-		contents: follow(ctx, c.allContents(), c.EachContent, changed),
+		leases:   follow(ctx, leaseKind.source(c, ours), c.EachLease, changed),
+		nodes:    follow(ctx, nodeKind.source(c, selection{}), c.EachNode, changed),
+		volumes:  follow(ctx, volumeKind.source(c, selection{}), c.EachVolume, changed),
+		contents: follow(ctx, contentKind.source(c, selection{}), c.EachContent, changed),
 	}
 }
 

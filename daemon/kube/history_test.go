@@ -33,7 +33,7 @@ func TestInformerKeepsItsPlace(t *testing.T) {
 			ns, d := namespace(t), &changeLog{}
 			newClaim(t, plane, ns, "early", "1")
 			client, w := newClient(t, Options{})
-			from := client.source(client.core, "persistentvolumeclaims", newClaimList)
+			from := claimKind.source(client, selection{})
 			from.namespace = ns // no other test's claims
 			broken := &faultySource{source: from, mode: brief, before: func() { c.meanwhile(t, ns) }}
 			running(t, NewInformer(broken, in(ns), d.told))
@@ -55,7 +55,7 @@ func TestInformerWatchesFromLastChange(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	newClaim(t, plane, ns, "early", "1")
 	client, _ := newClient(t, Options{})
-	from := client.source(client.core, "persistentvolumeclaims", newClaimList)
+	from := claimKind.source(client, selection{})
 	from.namespace = ns
 	broken := &faultySource{source: from, mode: longer}
 	s := running(t, NewInformer(broken, in(ns), d.told))
@@ -98,7 +98,7 @@ func TestInformerVerifiesHistory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := newClient(t, Options{})
-			from := client.source(client.core, "persistentvolumeclaims", newClaimList)
+			from := claimKind.source(client, selection{})
 			from.namespace = ns
 			s := NewInformer(from, in(ns), nil)
 			s.lastChange, s.timings.verify = c.of, time.Second

@@ -80,7 +80,7 @@ func TestInformerRemovesUnlisted(t *testing.T) {
 	newClaim(t, plane, ns, "goes", "1")
 	newClaim(t, plane, ns, "returns", "1")
 	c, _ := newClient(t, Options{})
-	deaf := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: swallow}
+	deaf := &faultySource{source: claimKind.source(c, selection{}), mode: swallow}
 	s := NewInformer(deaf, in(ns), d.told)
 	s.noWatchList = true // whose end would be awaited for timings.response
 	running(t, s)
@@ -170,7 +170,7 @@ func TestInformerSurvivesHalfAResponse(t *testing.T) {
 func TestInformerIgnoresDuplicates(t *testing.T) {
 	ns, d := namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
-	twice := &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: repeat}
+	twice := &faultySource{source: claimKind.source(c, selection{}), mode: repeat}
 	running(t, NewInformer(twice, in(ns), d.told))
 	newClaim(t, plane, ns, "a", "1")
 	setMark(t, ns, "a", "2")
@@ -185,7 +185,7 @@ func recovers(t *testing.T, how mode, set func(*Informer[*corev1.PersistentVolum
 	t.Helper()
 	ns, d = namespace(t), &changeLog{}
 	c, _ := newClient(t, Options{})
-	from = &faultySource{source: c.source(c.core, "persistentvolumeclaims", newClaimList), mode: how}
+	from = &faultySource{source: claimKind.source(c, selection{}), mode: how}
 	s := NewInformer(from, in(ns), d.told)
 	set(s)
 	running(t, s)

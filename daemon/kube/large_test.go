@@ -43,7 +43,7 @@ func TestLargeClaims(t *testing.T) {
 		want = append(want, fmt.Sprintf("+c%02d 1", i))
 	}
 	c, w := newClient(t, Options{})
-	server := c.source(c.core, "persistentvolumeclaims", newClaimList)
+	server := claimKind.source(c, selection{})
 	server.namespace = ns // those that earlier tests left make further pages, and smaller ones
 	s := running(t, newInformer(c, server, in(ns), plan.LeanClaim, d.told))
 	d.expect(t, want...)

@@ -10,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
@@ -31,9 +30,8 @@ const leaseTimeout = leadership.Trust / 2
 // Leases returns an informer of the leases of these pools of Options.Provisioner, in
 // Options.Namespace. onChange may be nil.
 func (c *Client) Leases(pools []string, onChange func(old, new *coordinationv1.Lease)) *Informer[*coordinationv1.Lease] {
-	source := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
-	source.namespace = c.options.Namespace
-	source.labels = plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"
+	source := leaseKind.source(c, selection{namespace: c.options.Namespace,
+		labels: plan.PoolLabel + " in (" + strings.Join(pools, ",") + ")"})
 	names := map[string]bool{}
 	for _, pool := range pools {
 		names[leadership.Name(c.options.Provisioner, pool)] = true
@@ -107,21 +105,15 @@ const farAhead = 24 * time.Hour
 // not exist.
 func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease, error) {
 	there, err := c.readLease(ctx, name, leaseTimeout)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)
-	case there == nil:
-		return nil, nil
-	}
-	return LeaseOf(there), nil
+	return LeaseOf(there), about(err, "read lease %s/%s", c.options.Namespace, name)
 }
 
 // readLease requests an object of the daemon's namespace. It returns nil without an error if there
 // is none.
 func (c *Client) readLease(ctx context.Context, name string, within time.Duration) (*coordinationv1.Lease, error) {
 	there := &coordinationv1.Lease{}
-	request := c.coordination.Get().Namespace(c.options.Namespace).Resource("leases").
-		Name(name).Timeout(within)
+	request := c.groups[coordination].Get().Namespace(c.options.Namespace).
+		Resource(leaseKind.plural).Name(name).Timeout(within)
 	err := receiveObject(ctx, request, there, name, "")
 	switch {
 	case absent(err, name):
@@ -144,12 +136,12 @@ func (c *Client) WriteLease(ctx context.Context, l leadership.Lease) (*leadershi
 // request is not repeated by itself: a second one would meet what the first has written.
 func (c *Client) putLease(ctx context.Context, l *coordinationv1.Lease,
 	within time.Duration) (*coordinationv1.Lease, error) {
-	request := c.coordination.Post()
+	request := c.groups[coordination].Post()
 	if l.ResourceVersion != "" {
-		request = c.coordination.Put().Name(l.Name)
+		request = c.groups[coordination].Put().Name(l.Name)
 	}
 	now := &coordinationv1.Lease{}
-	request = request.Namespace(c.options.Namespace).Resource("leases").
+	request = request.Namespace(c.options.Namespace).Resource(leaseKind.plural).
 		Body(l).Timeout(within).MaxRetries(0)
 	err := receiveObject(ctx, request, now, l.Name, l.UID)
 	if err == nil && now.ResourceVersion == l.ResourceVersion {

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -22,10 +21,7 @@ func (c *Client) ReadNodeLease(ctx context.Context) (*presence.Lease, error) {
 func (c *Client) readNodeLease(ctx context.Context, node string) (*presence.Lease, error) {
 	name := presence.Name(node)
 	there, err := c.readLease(publishing(ctx), name, callTimeout)
-	if err != nil {
-		return nil, fmt.Errorf("read lease %s/%s: %w", c.options.Namespace, name, err)
-	}
-	return nodeLeaseOf(there), nil
+	return nodeLeaseOf(there), about(err, "read lease %s/%s", c.options.Namespace, name)
 }
 
 // nodeLeaseOf converts a Lease object; nil is nil.
@@ -74,14 +70,7 @@ func (c *Client) DeleteNodeLease(ctx context.Context, node, host string) error {
 	if err != nil || there == nil || host != "" && there.Holder != host {
 		return err
 	}
-	name := presence.Name(node)
-	request := c.coordination.Delete().Namespace(c.options.Namespace).Resource("leases").
-		Name(name).Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
-		UID: (*types.UID)(&there.UID), ResourceVersion: &there.Version,
-	}}).Timeout(callTimeout)
-	err = receiveDeletion(publishing(ctx), request, name, types.UID(there.UID))
-	if err != nil && !absent(err, name) {
-		return fmt.Errorf("delete lease %s/%s: %w", c.options.Namespace, name, err)
-	}
-	return nil
+	return leaseKind.remove(publishing(ctx), c, c.options.Namespace, presence.Name(node),
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
+			UID: (*types.UID)(&there.UID), ResourceVersion: &there.Version}})
 }

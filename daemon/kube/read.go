@@ -10,51 +10,30 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
-
-// read sends a request for the object of a name. It returns nil without an error if the object does
-// not exist. what is the object in the error's text.
-func read[T any, O interface {
-	*T
-	received
-}](ctx context.Context, request *rest.Request, name, what string) (O, error) {
-	object := O(new(T))
-	err := receiveObject(ctx, request.Name(name).Timeout(callTimeout), object, name, "")
-	switch {
-	case absent(err, name):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", what, err)
-	}
-	return object, nil
-}
 
 // GetClaim requests a claim from the API server. It returns nil without an error if the claim does
 // not exist.
 func (c *Client) GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
-	request := c.core.Get().Namespace(namespace).Resource("persistentvolumeclaims")
-	return read[corev1.PersistentVolumeClaim](ctx, request, name, "claim "+namespace+"/"+name)
+	return claimKind.get(ctx, c, namespace, name)
 }
 
 // GetVolume requests a volume from the API server. It returns nil without an error if the volume
 // does not exist.
 func (c *Client) GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
-	return read[corev1.PersistentVolume](ctx, c.core.Get().Resource("persistentvolumes"), name, "volume "+name)
+	return volumeKind.get(ctx, c, "", name)
 }
 
 // GetDriver requests a CSIDriver from the API server. It returns nil without an error if there is
 // none of the name.
 func (c *Client) GetDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
-	return read[storagev1.CSIDriver](ctx, c.storage.Get().Resource("csidrivers"), name, "CSIDriver "+name)
+	return driverKind.get(ctx, c, "", name)
 }
 
 // ClassProvisioner requests a StorageClass from the API server and returns its provisioner, "" if
 // the class does not exist.
 func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, error) {
-	class, err := read[storagev1.StorageClass](ctx, c.storage.Get().Resource("storageclasses"), name, "class "+words.Quoted(name))
+	class, err := classKind.get(ctx, c, "", name)
 	if class == nil {
 		return "", err
 	}
@@ -65,8 +44,7 @@ func (c *Client) ClassProvisioner(ctx context.Context, name string) (string, err
 // on, and a restore of etcd keeps it. It returns "" without an error if the kubeconfig may not read
 // that namespace: a kubeconfig of rights of one's own may lack it.
 func (c *Client) ClusterID(ctx context.Context) (string, error) {
-	const system = metav1.NamespaceSystem
-	namespace, err := read[corev1.Namespace](ctx, c.core.Get().Resource("namespaces"), system, "namespace "+system)
+	namespace, err := namespaceKind.get(ctx, c, "", metav1.NamespaceSystem)
 	switch {
 	case apierrors.IsForbidden(err):
 		return "", nil
@@ -91,9 +69,10 @@ func absent(err error, name string) bool {
 
 // NodeExists requests a Node from the API server and reports whether it exists.
 func (c *Client) NodeExists(ctx context.Context, name string) (bool, error) {
-	request := c.core.Get().Resource("nodes").SetHeader("Accept", metadataOnly("PartialObjectMetadata"))
-	node, err := read[metav1.PartialObjectMetadata](ctx, request, name, "node "+name)
-	return node != nil, err
+	request := c.groups[core].Get().Resource(nodeKind.plural).
+		SetHeader("Accept", metadataOnly("PartialObjectMetadata"))
+	exists, err := readInto(ctx, request, &metav1.PartialObjectMetadata{}, name)
+	return exists, about(err, "read node %s", name)
 }
 
 // metadataOnly returns the Accept header with which the server leaves out spec and status.
@@ -105,11 +84,7 @@ func metadataOnly(kind string) string {
 // NodeCount returns how many Nodes the cluster has, by the server's estimate: the server sends one,
 // without spec and status, and the number of the remaining ones.
 func (c *Client) NodeCount(ctx context.Context) (int, error) {
-	page := &metav1.PartialObjectMetadataList{}
-	request := c.core.Get().Resource("nodes").
-		SetHeader("Accept", metadataOnly("PartialObjectMetadataList")).
-		VersionedParams(&metav1.ListOptions{Limit: 1}, c.params).Timeout(callTimeout)
-	err := receiveList(ctx, request, page)
+	page, err := c.nodesPage(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return 0, fmt.Errorf("count the nodes: %w", err)
 	}
@@ -121,4 +96,13 @@ func (c *Client) NodeCount(ctx context.Context) (int, error) {
 		count++ // at least
 	}
 	return count, nil
+}
+
+// nodesPage reads a page of nodes without spec and status.
+func (c *Client) nodesPage(ctx context.Context, of metav1.ListOptions) (
+	*metav1.PartialObjectMetadataList, error) {
+	page := &metav1.PartialObjectMetadataList{}
+	return page, receiveList(ctx, c.groups[core].Get().Resource(nodeKind.plural).
+		SetHeader("Accept", metadataOnly("PartialObjectMetadataList")).
+		VersionedParams(&of, c.params).Timeout(callTimeout), page)
 }

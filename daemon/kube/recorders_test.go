@@ -210,7 +210,7 @@ type eventSink struct{ c *Client }
 
 func (s eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
 	made := &corev1.Event{}
-	err := s.c.core.Post().Namespace(e.Namespace).Resource("events").Body(e).Do(context.Background()).Into(made)
+	err := s.c.groups[core].Post().Namespace(e.Namespace).Resource("events").Body(e).Do(context.Background()).Into(made)
 	return made, err
 }
 
@@ -220,7 +220,7 @@ func (s eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
 
 func (s eventSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
 	now := &corev1.Event{}
-	err := s.c.core.Patch(types.StrategicMergePatchType).Namespace(e.Namespace).Resource("events").Name(e.Name).Body(patch).Do(context.Background()).Into(now)
+	err := s.c.groups[core].Patch(types.StrategicMergePatchType).Namespace(e.Namespace).Resource("events").Name(e.Name).Body(patch).Do(context.Background()).Into(now)
 	return now, err
 }
 

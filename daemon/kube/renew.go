@@ -68,7 +68,7 @@ func renewalOf(c Credential, jitter float64) time.Time {
 //	token requested   it is lost: the next attempt requests another
 //	token saved       the next start uses it
 func (c *Client) renew(ctx context.Context, is Credential, save func([]byte) error) error {
-	token, err := requestToken(ctx, c.core, is, is.Expires.Sub(is.Issued))
+	token, err := requestToken(ctx, c.groups[core], is, is.Expires.Sub(is.Issued))
 	if apierrors.IsForbidden(err) {
 		return errors.Join(errNoRenewal, err)
 	}
@@ -83,7 +83,7 @@ func (c *Client) renew(ctx context.Context, is Credential, save func([]byte) err
 
 // requestToken requests a token of a ServiceAccount that is bound to a Node. The server may give it
 // a shorter life.
-func requestToken(ctx context.Context, core rest.Interface, of Credential, life time.Duration) (string, error) {
+func requestToken(ctx context.Context, client rest.Interface, of Credential, life time.Duration) (string, error) {
 	seconds := int64(life.Round(time.Second) / time.Second)
 	request := &authenticationv1.TokenRequest{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"},
@@ -96,7 +96,7 @@ func requestToken(ctx context.Context, core rest.Interface, of Credential, life 
 	if err != nil {
 		return "", err
 	}
-	response, err := rawOf(core.Post().Namespace(of.Namespace).Resource("serviceaccounts").Name(of.Account).SubResource("token").
+	response, err := rawOf(client.Post().Namespace(of.Namespace).Resource("serviceaccounts").Name(of.Account).SubResource("token").
 		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
 		Body(body).Timeout(callTimeout).Do(ctx))
 	if err != nil {

@@ -139,7 +139,7 @@ func strangeCalls(ctx context.Context, c *Client) map[string]func() error {
 		"make an event":   func() error { return errOf(c.writeEvent(ctx, fresh)) },
 		"repeat an event": func() error { return errOf(c.writeEvent(ctx, written)) },
 		"request a token": func() error {
-			_, err := requestToken(ctx, c.core, Credential{Namespace: "default", Account: "strange",
+			_, err := requestToken(ctx, c.groups[core], Credential{Namespace: "default", Account: "strange",
 				Node: "node-a"}, time.Hour)
 			return err
 		},

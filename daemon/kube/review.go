@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 
@@ -29,7 +28,7 @@ func (c *Client) Server() string { return c.connection.host }
 // ServerVersion returns the API server's version, v1.36.0 for example. A server that does not
 // accept the credential returns none.
 func (c *Client) ServerVersion(ctx context.Context) (string, error) {
-	response, err := c.core.Get().AbsPath("/version").SetHeader("Accept", "application/json").Timeout(callTimeout).Do(ctx).Raw()
+	response, err := c.groups[core].Get().AbsPath("/version").SetHeader("Accept", "application/json").Timeout(callTimeout).Do(ctx).Raw()
 	var is version.Info
 	if err == nil {
 		err = json.Unmarshal(response, &is)
@@ -61,7 +60,7 @@ func (c *Client) review(ctx context.Context, path string, object any) error {
 	if err != nil {
 		return err
 	}
-	response, err := rawOf(c.core.Post().AbsPath(path).SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
+	response, err := rawOf(c.groups[core].Post().AbsPath(path).SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
 		Body(body).Timeout(callTimeout).Do(ctx))
 	if err != nil {
 		return err
@@ -135,13 +134,13 @@ func (c *Client) Confined(ctx context.Context) (bool, error) {
 // Policy requests a ValidatingAdmissionPolicy. It returns nil without an error if there is none, as
 // in a server before Kubernetes 1.30.
 func (c *Client) Policy(ctx context.Context, name string) (*admissionv1.ValidatingAdmissionPolicy, error) {
-	policy, err := read[admissionv1.ValidatingAdmissionPolicy](ctx, c.admission.Get().Resource("validatingadmissionpolicies"), name, "policy "+name)
+	policy, err := policyKind.get(ctx, c, "", name)
 	return policy, ignoreMissing(err)
 }
 
 // PolicyBinding requests the binding of a policy, as Policy does.
 func (c *Client) PolicyBinding(ctx context.Context, name string) (*admissionv1.ValidatingAdmissionPolicyBinding, error) {
-	binding, err := read[admissionv1.ValidatingAdmissionPolicyBinding](ctx, c.admission.Get().Resource("validatingadmissionpolicybindings"), name, "binding "+name)
+	binding, err := policyBindingKind.get(ctx, c, "", name)
 	return binding, ignoreMissing(err)
 }
 
@@ -155,8 +154,7 @@ func ignoreMissing(err error) error {
 
 // ClassesOf returns the names of the StorageClasses of these provisioners.
 func (c *Client) ClassesOf(ctx context.Context, provisioners []string) (names []string, err error) {
-	source := c.source(c.storage, "storageclasses", func() runtime.Object { return &storagev1.StorageClassList{} })
-	err = each(ctx, source, func(class *storagev1.StorageClass) {
+	err = classKind.each(ctx, c, selection{}, func(class *storagev1.StorageClass) {
 		if slices.Contains(provisioners, class.Provisioner) {
 			names = append(names, class.Name)
 		}
@@ -177,14 +175,13 @@ type IndexState struct {
 
 // ClaimIndex returns what the cluster has of the claim index. Nothing is changed.
 func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
-	policy, err := read[admissionv1.MutatingAdmissionPolicy](ctx, c.admission.Get().Resource("mutatingadmissionpolicies"), claimindex.Name, "policy "+claimindex.Name)
+	policy, err := indexKind.get(ctx, c, "", claimindex.Name)
 	if err := ignoreMissing(err); err != nil {
 		return is, err
 	}
-	source := c.source(c.admission, "mutatingadmissionpolicybindings", func() runtime.Object { return &admissionv1.MutatingAdmissionPolicyBindingList{} })
-	source.fields = "metadata.name=" + claimindex.Name
 	var binding *admissionv1.MutatingAdmissionPolicyBinding
-	err = each(ctx, source, func(b *admissionv1.MutatingAdmissionPolicyBinding) { binding = b })
+	err = indexBindingKind.each(ctx, c, ofClaimIndex,
+		func(b *admissionv1.MutatingAdmissionPolicyBinding) { binding = b })
 	if is.Unserved = apierrors.IsNotFound(err); is.Unserved {
 		return is, nil
 	}
@@ -206,7 +203,7 @@ func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
 // there are none.
 func (c *Client) triesLabels(ctx context.Context) (labels, tried bool, err error) {
 	page := &corev1.PersistentVolumeClaimList{}
-	request := c.core.Get().Resource("persistentvolumeclaims").
+	request := c.groups[core].Get().Resource(claimKind.plural).
 		VersionedParams(&metav1.ListOptions{Limit: examples}, c.params).Timeout(callTimeout)
 	if err := receiveList(ctx, request, page); err != nil {
 		return false, false, fmt.Errorf("list some claims: %w", err)

@@ -3,26 +3,19 @@ package kube
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
-const contents = "volumesnapshotcontents"
-
 // Contents returns an informer of the VolumeSnapshotContents of the drivers that are called
 // Options.Provisioner or one of Options.Aliases. It is of objects that a cluster need not have: an
 // error is not reported, and as long as the cluster has no such resource it is asked for again at
 // least every longestDelay. onChange may be nil.
 func (c *Client) Contents(onChange func(old, new *snapshotapi.Content)) *Informer[*snapshotapi.Content] {
-	source := c.source(c.snapshots, contents, func() runtime.Object { return &snapshotapi.ContentList{} })
-	s := NewInformer(source, func(one *snapshotapi.Content) bool { return c.options.Serves(one.Spec.Driver) }, onChange)
+	s := NewInformer(contentKind.source(c, selection{}), func(one *snapshotapi.Content) bool { return c.options.Serves(one.Spec.Driver) }, onChange)
 	s.transform = leanContent
 	return s
 }
@@ -48,19 +41,19 @@ func RunOptional[T Object](ctx context.Context, s *Informer[T]) {
 // GetContent requests a VolumeSnapshotContent. It returns nil without an error if there is none of
 // the name.
 func (c *Client) GetContent(ctx context.Context, name string) (*snapshotapi.Content, error) {
-	return read[snapshotapi.Content](ctx, c.snapshots.Get().Resource(contents), name, "VolumeSnapshotContent "+name)
+	return contentKind.get(ctx, c, "", name)
 }
 
 // GetSnapshot requests a VolumeSnapshot. It returns nil without an error if there is none of the
 // name.
 func (c *Client) GetSnapshot(ctx context.Context, namespace, name string) (*snapshotapi.Snapshot, error) {
-	return read[snapshotapi.Snapshot](ctx, c.snapshots.Get().Namespace(namespace).Resource("volumesnapshots"), name, "VolumeSnapshot "+namespace+"/"+name)
+	return snapshotKind.get(ctx, c, namespace, name)
 }
 
 // GetSnapshotClass requests a VolumeSnapshotClass. It returns nil without an error if there is none
 // of the name.
 func (c *Client) GetSnapshotClass(ctx context.Context, name string) (*snapshotapi.Class, error) {
-	return read[snapshotapi.Class](ctx, c.snapshots.Get().Resource("volumesnapshotclasses"), name, "VolumeSnapshotClass "+name)
+	return snapshotClassKind.get(ctx, c, "", name)
 }
 
 // TakeContent writes on a content which node has its snapshot, or is to make it: from then on the
@@ -81,7 +74,7 @@ func (c *Client) SetContentStatus(ctx context.Context, of *snapshotapi.Content, 
 	if err := json.Unmarshal(fields, &all); err != nil {
 		return err
 	}
-	_, err = c.patchContent(ctx, of, map[string]any{"status": all}, "status")
+	_, err = c.patchContent(ctx, of, map[string]any{"status": all}, ofStatus)
 	return err
 }
 
@@ -89,7 +82,7 @@ func (c *Client) SetContentStatus(ctx context.Context, of *snapshotapi.Content, 
 // is, and returns the content as it is then. The error is a conflict if the content has changed.
 func (c *Client) ClearContentStatus(ctx context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
 	none := map[string]any{"snapshotHandle": nil, "creationTime": nil, "restoreSize": nil, "readyToUse": nil}
-	return c.patchContent(ctx, of, map[string]any{"status": none}, "status")
+	return c.patchContent(ctx, of, map[string]any{"status": none}, ofStatus)
 }
 
 // ReleaseContent takes the finalizer of the driver's side off a content that is being deleted. The
@@ -104,13 +97,10 @@ func (c *Client) ReleaseContent(ctx context.Context, of *snapshotapi.Content) (w
 }
 
 // patchContent sends a merge patch that the server refuses if the content is not as given any more.
-func (c *Client) patchContent(ctx context.Context, of *snapshotapi.Content, change map[string]any, subresource ...string) (*snapshotapi.Content, error) {
+func (c *Client) patchContent(ctx context.Context, of *snapshotapi.Content, change map[string]any,
+	how ...option) (*snapshotapi.Content, error) {
 	metadata, _ := change["metadata"].(map[string]any)
 	change["metadata"] = asGiven(of, metadata)
-	request := c.snapshots.Patch(types.MergePatchType).Resource(contents).SubResource(subresource...)
-	now, err := patch[snapshotapi.Content](ctx, request, of.Name, of.UID, change)
-	if err != nil {
-		return nil, fmt.Errorf("write VolumeSnapshotContent %s: %w", of.Name, err)
-	}
-	return now, nil
+	now, err := contentKind.change(ctx, c, of, change, how...)
+	return now, about(err, "write VolumeSnapshotContent %s", of.Name)
 }

@@ -25,19 +25,14 @@ const objectBytes = 32 << 20
 // source is the ListWatcher of one resource, in all namespaces unless it names one. Lists are read
 // by one goroutine at a time.
 type source struct {
-	client         rest.Interface
-	params         runtime.ParameterCodec
-	decoder        runtime.Decoder
-	resource       string // in the plural, as in a URL
-	empty          func() runtime.Object
-	labels, fields string // selectors; labels "" is that of the options
-	namespace      string // "" is all
+	client    rest.Interface
+	params    runtime.ParameterCodec
+	decoder   runtime.Decoder
+	resource  string // in the plural, as in a URL
+	empty     func() runtime.Object
+	selection // labels "" is that of the options
 
 	fits int64 // objects that fit in pageBytes; 0 before the first page
-}
-
-func (c *Client) source(group rest.Interface, resource string, empty func() runtime.Object) *source {
-	return &source{client: group, params: c.params, decoder: c.decoder, resource: resource, empty: empty}
 }
 
 // List reads one page, with fewer objects than requested if they are large. It does not retry: the
@@ -123,9 +118,6 @@ func (s *source) get(options *metav1.ListOptions) *rest.Request {
 		options.LabelSelector = s.labels
 	}
 	options.FieldSelector = s.fields
-	get := s.client.Get()
-	if s.namespace != "" {
-		get = get.Namespace(s.namespace)
-	}
-	return get.Resource(s.resource).VersionedParams(options, s.params).MaxRetries(0)
+	return s.client.Get().NamespaceIfScoped(s.namespace, s.namespace != "").Resource(s.resource).
+		VersionedParams(options, s.params).MaxRetries(0)
 }

@@ -9,9 +9,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -197,20 +195,17 @@ func (c *Client) deleteExpiredTombstones(ctx context.Context, now time.Time) err
 }
 
 func (c *Client) eachTombstone(ctx context.Context, labels string, visit func(t tombstone, group string)) error {
-	source := c.source(c.coordination, "leases", func() runtime.Object { return &coordinationv1.LeaseList{} })
-	source.namespace, source.labels = c.options.Namespace, labels
-	return each(ctx, source, func(l *coordinationv1.Lease) {
+	of := selection{namespace: c.options.Namespace, labels: labels}
+	return leaseKind.each(ctx, c, of, func(l *coordinationv1.Lease) {
 		visit(tombstone{l.Name, l.UID, l.CreationTimestamp.Time}, l.Labels[tombstoneGroup])
 	})
 }
 
 func (c *Client) deleteTombstones(ctx context.Context, all []tombstone) error {
 	for _, t := range all {
-		err := receiveDeletion(ctx, c.coordination.Delete().Namespace(c.options.Namespace).
-			Resource("leases").Name(t.name).
-			Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.uid}}).
-			Timeout(callTimeout), t.name, t.uid)
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.options.Namespace, Name: t.name, UID: t.uid}}
+		if err := leaseKind.removeThis(ctx, c, lease, nil); err != nil {
 			return err
 		}
 	}

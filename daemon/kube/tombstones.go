@@ -52,17 +52,15 @@ func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bo
 }
 
 func (c *Client) createTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error) {
-	made, group := &coordinationv1.Lease{}, groupOf(t)
-	request := c.coordination.Post().Namespace(c.options.Namespace).Resource("leases").
-		Body(&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{
-				Name:        t.PV,
-				Labels:      map[string]string{tombstoneLabel: string(t.Data), tombstoneGroup: group},
-				Annotations: map[string]string{tombstoneVolume: t.ClaimUID, tombstoneClaim: t.Claim, tombstoneClass: t.Class},
-			},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &t.Node},
-		}).Timeout(callTimeout)
-	err = receiveObject(ctx, request, made, t.PV, "")
+	group := groupOf(t)
+	made, err := leaseKind.create(ctx, c, c.options.Namespace, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        t.PV,
+			Labels:      map[string]string{tombstoneLabel: string(t.Data), tombstoneGroup: group},
+			Annotations: map[string]string{tombstoneVolume: t.ClaimUID, tombstoneClaim: t.Claim, tombstoneClass: t.Class},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &t.Node},
+	})
 	if apierrors.IsAlreadyExists(err) {
 		return false, nil
 	}

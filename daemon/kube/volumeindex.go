@@ -4,12 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 )
@@ -18,16 +14,14 @@ import (
 // (claimindex.VolumesIdentity), as they are at the time of the call or later. It is "" where there
 // is none that this version knows, or where this daemon may not read it.
 func (c *Client) VolumeIndex(ctx context.Context) (identity string, err error) {
-	const name, what = claimindex.VolumesName, "policy " + claimindex.VolumesName
-	optional := context.WithValue(ctx, uncounted{}, true)
-	policy, err := read[admissionv1.MutatingAdmissionPolicy](optional, c.admission.Get().Resource("mutatingadmissionpolicies"), name, what)
+	policy, err := indexKind.get(publishing(ctx), c, "", claimindex.VolumesName)
 	if none(err) || err == nil && policy == nil {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	binding, err := read[admissionv1.MutatingAdmissionPolicyBinding](optional, c.admission.Get().Resource("mutatingadmissionpolicybindings"), name, "binding of the "+what)
+	binding, err := indexBindingKind.get(publishing(ctx), c, "", claimindex.VolumesName)
 	if none(err) {
 		return "", nil
 	}
@@ -42,9 +36,7 @@ func none(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForb
 // in whichever namespace, as they are at the time of the call or later. Some may be kept for other
 // claims.
 func (c *Client) EachKept(ctx context.Context, claims []string, visit func(*corev1.PersistentVolume)) error {
-	source := c.source(c.core, "persistentvolumes", func() runtime.Object { return &corev1.PersistentVolumeList{} })
-	source.labels = claimindex.VolumeSelector(claims)
-	return each(ctx, source, visit)
+	return volumeKind.each(ctx, c, selection{labels: claimindex.VolumeSelector(claims)}, visit)
 }
 
 // EachMissed reads all volume objects of the cluster, and calls visit with those that are kept and
@@ -62,10 +54,8 @@ func (c *Client) EachMissed(ctx context.Context, visit func(*corev1.PersistentVo
 // exist any more.
 func (c *Client) TryVolumeIndex(ctx context.Context, pv *corev1.PersistentVolume) (labels bool, err error) {
 	const forged = "Forged"
-	request := c.volumePatch(types.MergePatchType).
-		VersionedParams(&metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, c.params)
-	now, err := patch[corev1.PersistentVolume](ctx, request, pv.Name, pv.UID,
-		labelChange(pv.UID, claimindex.VolumeLabel, forged))
+	now, err := volumeKind.change(ctx, c, pv,
+		labelChange(pv.UID, claimindex.VolumeLabel, forged), dryRun)
 	switch {
 	case gone(err), apierrors.IsInvalid(err): // another one of its name has another UID
 		return false, nil

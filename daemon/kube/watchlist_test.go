@@ -90,7 +90,7 @@ func TestWatchListUnknown(t *testing.T) {
 			ns, d := namespace(t), &changeLog{}
 			newClaim(t, plane, ns, "early", "1")
 			c, _ := newClient(t, Options{})
-			server := &unknowing{source: c.source(c.core, "persistentvolumeclaims", newClaimList), refuses: refuses}
+			server := &unknowing{source: claimKind.source(c, selection{}), refuses: refuses}
 			s := NewInformer(server, in(ns), d.told).WatchList()
 			s.timings.response = 2 * time.Second
 			running(t, s)

@@ -19,11 +19,7 @@ import (
 // nothing was changed: the caller decides whether it is the intended one.
 func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error) {
 	defer c.inFlight.begin()()
-	request := c.core.Post().Resource("persistentvolumes").Body(pv).Timeout(callTimeout)
-	err = receiveObject(ctx, request, &corev1.PersistentVolume{}, pv.Name, "")
-	if err == nil {
-		return nil, nil
-	}
+	_, err = volumeKind.create(ctx, c, "", pv)
 	if apierrors.IsAlreadyExists(err) {
 		existing, readErr := c.GetVolume(ctx, pv.Name)
 		if readErr != nil || existing != nil {
@@ -31,7 +27,7 @@ func (c *Client) CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 		}
 		// It was deleted between the two requests: the caller retries.
 	}
-	return nil, fmt.Errorf("create volume %s: %w", pv.Name, err)
+	return nil, about(err, "create volume %s", pv.Name)
 }
 
 // RemoveVolume removes our finalizer from a volume object and deletes the object, if it still has
@@ -55,8 +51,7 @@ func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 	if version := pv.ResourceVersion; version != "" {
 		unchanged.ResourceVersion = &version
 	}
-	err := receiveDeletion(ctx, c.core.Delete().Resource("persistentvolumes").Name(pv.Name).
-		Body(&metav1.DeleteOptions{Preconditions: unchanged}).Timeout(callTimeout), pv.Name, uid)
+	err := volumeKind.remove(ctx, c, "", pv.Name, metav1.DeleteOptions{Preconditions: unchanged})
 	if apierrors.IsConflict(err) {
 		// Either another object has that name, and ours is gone; or ours was changed; or a proxy
 		// responded with a conflict.
@@ -68,10 +63,7 @@ func (c *Client) DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) 
 			return nil
 		}
 	}
-	if err != nil && !absent(err, pv.Name) {
-		return fmt.Errorf("delete volume %s: %w", pv.Name, err)
-	}
-	return nil
+	return err
 }
 
 // deleting reports whether an object is being deleted as was decided when it was read before: the
@@ -94,8 +86,8 @@ func (c *Client) ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolu
 		if at < 0 {
 			return pv, nil
 		}
-		now, err := patch[corev1.PersistentVolume](ctx, c.volumePatch(types.JSONPatchType),
-			pv.Name, decided.UID, json.RawMessage(withoutFinalizer(decided, at)))
+		now, err := volumeKind.patch(ctx, c, types.JSONPatchType, decided,
+			json.RawMessage(withoutFinalizer(decided, at)))
 		switch {
 		case err == nil:
 			return now, nil
@@ -129,18 +121,13 @@ func (c *Client) HoldVolume(
 	if slices.Contains(pv.Finalizers, plan.Finalizer) {
 		return pv, nil
 	}
-	now, err := patch[corev1.PersistentVolume](ctx, c.volumePatch(types.MergePatchType), pv.Name, pv.UID,
-		map[string]any{"metadata": asGiven(pv, map[string]any{
-			"finalizers": append(slices.Clone(pv.Finalizers), plan.Finalizer),
-		})})
-	switch {
-	case err == nil:
-		return now, nil
-	case absent(err, pv.Name):
+	now, err := volumeKind.change(ctx, c, pv, map[string]any{"metadata": asGiven(pv, map[string]any{
+		"finalizers": append(slices.Clone(pv.Finalizers), plan.Finalizer),
+	})})
+	if absent(err, pv.Name) {
 		return nil, nil
-	default:
-		return nil, fmt.Errorf("put the finalizer on volume %s: %w", pv.Name, err)
 	}
+	return now, about(err, "put the finalizer on volume %s", pv.Name)
 }
 
 // unchanged returns a conflict if a volume object has another policy or claim than when its removal
@@ -190,16 +177,11 @@ func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVo
 	if node == "" {
 		value = nil
 	}
-	request := c.claimPatch(types.MergePatchType, claim.Namespace)
-	_, err = patch[corev1.PersistentVolumeClaim](ctx, request, claim.Name, claim.UID, map[string]any{
-		"metadata": asGiven(claim, map[string]any{
-			"annotations": map[string]*string{plan.SelectedNode: value},
-		})})
-	switch {
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+	_, err = claimKind.change(ctx, c, claim, map[string]any{"metadata": asGiven(claim, map[string]any{
+		"annotations": map[string]*string{plan.SelectedNode: value},
+	})})
+	if gone(err) {
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("write the selected node on claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
-	return true, nil
+	return err == nil, about(err, "write the selected node on claim %s/%s", claim.Namespace, claim.Name)
 }
