@@ -30,7 +30,7 @@ type ListWatcher interface {
 // It differs from client-go's SharedInformer (tools/cache) in this: an object that does not pass
 // the filter is dropped as soon as it was decoded, one page at a time; there is one handler, and no
 // resync; and before it continues a watch it verifies that the server still has the history that it
-// knows (history.go).
+// knows (watchstart.go).
 //
 // The objects of Get and List are shared: do not change them. They are as transform returned them.
 type Informer[T Object] struct {
@@ -41,7 +41,7 @@ type Informer[T Object] struct {
 	onError    func(error) // is called for the second error in a row, and for each after it
 	onHealthy  func()      // is called when a watch works
 	breaker    *breaker
-	fewObjects bool                   // the whole resource is read with the watch (watchlist.go)
+	fewObjects bool                   // the whole resource is read with the watch (watchstart.go)
 	selects    atomic.Pointer[string] // the selector of the next list (Select); nil: as before
 
 	synced  chan struct{}
@@ -57,7 +57,7 @@ type Informer[T Object] struct {
 	// The goroutine of Run alone uses what follows.
 	selector   string    // a label selector; "" is all
 	version    string    // the resource version of the last list or event
-	lastChange change    // the last change that is known (history.go)
+	lastChange change    // the last change that is known (watchstart.go)
 	mustVerify bool      // the server may have another history than the known one
 	started    time.Time // of the request under way
 	reading    int64     // what wanted was when the list under way began
@@ -236,4 +236,26 @@ func keyOf(o metav1.Object) string {
 		return namespace + "/" + o.GetName()
 	}
 	return o.GetName()
+}
+
+// Union is several informers of one resource that have no object in common, read as one.
+type Union[T Object] []*Informer[T]
+
+// Get returns the object with the key "name" or "namespace/name" from the informer that has it.
+func (u Union[T]) Get(key string) (found T, known bool) {
+	for _, one := range u {
+		if found, known = one.Get(key); known {
+			return found, true
+		}
+	}
+	return found, false
+}
+
+// List returns the objects of all, in no order.
+func (u Union[T]) List() []T {
+	var all []T
+	for _, one := range u {
+		all = append(all, one.List()...)
+	}
+	return all
 }

@@ -2,9 +2,15 @@ package kube
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"net/url"
+	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,4 +110,141 @@ func withoutObject(result rest.Result, name string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(code), Reason: "WithoutObject", Message: text,
 	}}
+}
+
+// What Refusal returns.
+const (
+	Unauthorized   = "Unauthorized"          // the API server does not accept the credential
+	Forbidden      = "Forbidden"             // the identity has no right to it, or a policy refuses it
+	NotTrusted     = "NotTrusted"            // the server's certificate is not of the kubeconfig's authority
+	NotValidNow    = "NotValidNow"           // it is, and has expired or is not valid yet, by this host's clock
+	OtherName      = "OtherName"             // it is for other names than the kubeconfig's address
+	NoTLS          = "NoTLS"                 // what responds at an https address does not speak TLS
+	WantsTLS       = "WantsTLS"              // what responds at an http address wants TLS
+	NoCredential   = "NoCredential"          // the kubeconfig's program gave no credential
+	ProxyAway      = "ProxyAway"             // the proxy on the way to the server did not respond
+	Unreachable    = "Unreachable"           // no API server responded
+	fromProgram    = "getting credentials: " // client-go, plugin/pkg/client/auth/exec
+	anonymousQuote = `"system:anonymous"`
+	plainRequest   = "Client sent an HTTP request to an HTTPS server" // net/http, server.go
+)
+
+// Refusal is the kind of a request's error; "" for all other errors, and for none.
+func Refusal(err error) string {
+	var invalid x509.CertificateInvalidError
+	var network *net.OpError
+	switch {
+	case err == nil:
+		return ""
+	case apierrors.IsUnauthorized(err):
+		return Unauthorized
+	case apierrors.IsForbidden(err):
+		return Forbidden
+	case wantsTLS(err):
+		return WantsTLS
+	case fromServer(err):
+		return ""
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return NotValidNow
+	case errors.As(err, new(x509.HostnameError)):
+		return OtherName
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return NotTrusted
+	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):
+		return NoTLS
+	case strings.Contains(err.Error(), fromProgram):
+		return NoCredential
+	case errors.As(err, &network) && (network.Op == "proxyconnect" || network.Op == "socks connect"):
+		return ProxyAway
+	}
+	return Unreachable
+}
+
+// Ignored reports whether an error says that the API server took the request for one without a
+// credential.
+func Ignored(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), anonymousQuote)
+}
+
+// wantsTLS reports whether an error is Go's HTTP server's to who speaks to its TLS without it, the
+// API server's among them. It is no Status, so that client-go has its words in a cause alone.
+func wantsTLS(err error) bool {
+	cause, has := apierrors.StatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return has && strings.Contains(cause.Message, plainRequest)
+}
+
+// fromServer reports whether an error is a response of the API server.
+func fromServer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+// health is the health of the connection, by resource. It reports each failure once, and once that
+// there is none any more. While the server cannot be reached all resources share one failure; what
+// the server itself responds (forbidden, for example) is reported for each resource.
+type health struct {
+	mu       sync.Mutex
+	report   func(error)
+	failures map[string]string // the kind of failure by resource
+}
+
+func newHealth(report func(error)) *health {
+	if report == nil {
+		report = func(error) {}
+	}
+	return &health{report: report, failures: map[string]string{}}
+}
+
+func (h *health) failed(resource string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kind := failureKind(resource, err)
+	known := false
+	for _, k := range h.failures {
+		known = known || k == kind
+	}
+	h.failures[resource] = kind
+	switch {
+	case known:
+	case errors.Is(err, ErrCredentialRefused):
+		h.report(err)
+	case kind == notAccepted:
+		h.report(fmt.Errorf("%w: %s", ErrCredentialRefused, Unauthorized))
+	default:
+		h.report(fmt.Errorf("%s: %w", resource, err))
+	}
+}
+
+// is reports whether a resource has failed.
+func (h *health) is(resource string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, failed := h.failures[resource]
+	return failed
+}
+
+func (h *health) recovered(resource string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, failed := h.failures[resource]; !failed {
+		return
+	}
+	delete(h.failures, resource)
+	if len(h.failures) == 0 {
+		h.report(nil)
+	}
+}
+
+const unreachable, notAccepted = "unreachable", "refused"
+
+// failureKind returns unreachable for every error that is not a response of the API server, and
+// notAccepted where that does not accept the credential.
+func failureKind(resource string, err error) string {
+	switch {
+	case apierrors.IsUnauthorized(err), errors.Is(err, ErrCredentialRefused):
+		return notAccepted
+	case !fromServer(err):
+		return unreachable
+	}
+	return resource + " " + string(apierrors.ReasonForError(err))
 }

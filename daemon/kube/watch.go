@@ -47,7 +47,7 @@ var (
 // restored server accepts a watch from a version that it has not reached yet, and sends nothing; it
 // also accepts one from a version that it has reached again, and does not send the changes before
 // it. Therefore, unless the last watch ended at its time and had events, the next one first
-// verifies the history (history.go).
+// verifies the history (watchstart.go).
 func (s *Informer[T]) Run(ctx context.Context) {
 	var wait backoff
 	for failures, resumable := 0, false; ctx.Err() == nil; {

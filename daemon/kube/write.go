@@ -9,10 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 // CreateVolume creates a volume object. If an object of that name exists, it is returned, and
@@ -184,4 +187,146 @@ func (c *Client) SetSelectedNode(ctx context.Context, claim *corev1.PersistentVo
 		return false, nil
 	}
 	return err == nil, about(err, "write the selected node on claim %s/%s", claim.Namespace, claim.Name)
+}
+
+// PatchClaimStatus changes the status of a claim that still is as given: a concurrent change is not
+// overwritten, and is an error (a conflict). It returns the changed claim.
+func (c *Client) PatchClaimStatus(ctx context.Context, claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error) {
+	now, err := claimKind.patch(ctx, c, types.StrategicMergePatchType, claim, statusChange(claim, s), ofStatus)
+	return now, about(err, "write the status of claim %s/%s", claim.Namespace, claim.Name)
+}
+
+// statusChange names conditions by their type (patchMergeKey), so that those of other controllers
+// stay. The server takes annotations with a status (pkg/registry/core/persistentvolumeclaim,
+// persistentvolumeclaimStatusStrategy).
+func statusChange(claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) map[string]any {
+	meta := asGiven(claim, nil)
+	if s.Resizer != "" {
+		meta["annotations"] = map[string]string{plan.StorageResizer: s.Resizer}
+	}
+	conditions := []any{}
+	for _, set := range s.Set {
+		conditions = append(conditions, set)
+	}
+	for _, kind := range s.Remove {
+		conditions = append(conditions, map[string]any{"$patch": "delete", "type": kind})
+	}
+	status := map[string]any{"conditions": conditions, "allocatedResourceStatuses": storageIs(nil)}
+	if s.State != "" {
+		status["allocatedResourceStatuses"] = storageIs(s.State)
+	}
+	if s.Allocated != nil {
+		status["allocatedResources"] = storageIs(s.Allocated)
+	}
+	if s.Capacity != nil {
+		status["capacity"] = storageIs(s.Capacity)
+	}
+	return map[string]any{"metadata": meta, "status": status}
+}
+
+func storageIs(value any) map[corev1.ResourceName]any {
+	return map[corev1.ResourceName]any{corev1.ResourceStorage: value}
+}
+
+// SetCapacity writes the size of a volume object that still is as given. A concurrent change is an
+// error (a conflict).
+func (c *Client) SetCapacity(ctx context.Context, pv *corev1.PersistentVolume, size resource.Quantity) error {
+	_, err := volumeKind.change(ctx, c, pv, map[string]any{
+		"metadata": asGiven(pv, nil), "spec": map[string]any{"capacity": storageIs(size)}})
+	return about(err, "write the capacity of volume %s", pv.Name)
+}
+
+// Contents returns an informer of the VolumeSnapshotContents of the drivers that are called
+// Options.Provisioner or one of Options.Aliases. It is of objects that a cluster need not have: an
+// error is not reported, and as long as the cluster has no such resource it is asked for again at
+// least every longestDelay. onChange may be nil.
+func (c *Client) Contents(onChange func(old, new *snapshotapi.Content)) *Informer[*snapshotapi.Content] {
+	s := NewInformer(contentKind.source(c, selection{}), func(one *snapshotapi.Content) bool { return c.options.Serves(one.Spec.Driver) }, onChange)
+	s.transform = leanContent
+	return s
+}
+
+// leanContent is a content without the metadata that nothing reads.
+func leanContent(of *snapshotapi.Content) *snapshotapi.Content {
+	lean := of.DeepCopy()
+	lean.ManagedFields, lean.Labels = nil, nil
+	lean.Annotations = map[string]string{}
+	for _, key := range []string{snapshotapi.BeingDeleted, plan.NodeLabel} {
+		if value, has := of.Annotations[key]; has {
+			lean.Annotations[key] = words.Name(value)
+		}
+	}
+	return lean
+}
+
+// RunOptional runs an informer of a resource that the cluster need not have, until ctx ends.
+func RunOptional[T Object](ctx context.Context, s *Informer[T]) {
+	s.Run(context.WithValue(ctx, uncounted{}, true))
+}
+
+// GetContent requests a VolumeSnapshotContent. It returns nil without an error if there is none of
+// the name.
+func (c *Client) GetContent(ctx context.Context, name string) (*snapshotapi.Content, error) {
+	return contentKind.get(ctx, c, "", name)
+}
+
+// GetSnapshot requests a VolumeSnapshot. It returns nil without an error if there is none of the
+// name.
+func (c *Client) GetSnapshot(ctx context.Context, namespace, name string) (*snapshotapi.Snapshot, error) {
+	return snapshotKind.get(ctx, c, namespace, name)
+}
+
+// GetSnapshotClass requests a VolumeSnapshotClass. It returns nil without an error if there is none
+// of the name.
+func (c *Client) GetSnapshotClass(ctx context.Context, name string) (*snapshotapi.Class, error) {
+	return snapshotClassKind.get(ctx, c, "", name)
+}
+
+// TakeContent writes on a content which node has its snapshot, or is to make it: from then on the
+// admission policies let that node's daemon alone write to it. It returns the content as it is
+// then. The error is a conflict if the content has changed.
+func (c *Client) TakeContent(ctx context.Context, of *snapshotapi.Content, node string) (*snapshotapi.Content, error) {
+	return c.patchContent(ctx, of, map[string]any{"metadata": map[string]any{"annotations": map[string]any{plan.NodeLabel: node}}})
+}
+
+// SetContentStatus writes what a status has over that of a content, and no error if the status has
+// none. The error is a conflict if the content has changed.
+func (c *Client) SetContentStatus(ctx context.Context, of *snapshotapi.Content, status snapshotapi.ContentStatus) error {
+	fields, err := json.Marshal(status)
+	if err != nil {
+		return err
+	}
+	all := map[string]any{"error": nil}
+	if err := json.Unmarshal(fields, &all); err != nil {
+		return err
+	}
+	_, err = c.patchContent(ctx, of, map[string]any{"status": all}, ofStatus)
+	return err
+}
+
+// ClearContentStatus removes from a content's status what a driver says of a snapshot that there
+// is, and returns the content as it is then. The error is a conflict if the content has changed.
+func (c *Client) ClearContentStatus(ctx context.Context, of *snapshotapi.Content) (*snapshotapi.Content, error) {
+	none := map[string]any{"snapshotHandle": nil, "creationTime": nil, "restoreSize": nil, "readyToUse": nil}
+	return c.patchContent(ctx, of, map[string]any{"status": none}, ofStatus)
+}
+
+// ReleaseContent takes the finalizer of the driver's side off a content that is being deleted. The
+// error is a conflict if the content has changed; was is false for one that is gone.
+func (c *Client) ReleaseContent(ctx context.Context, of *snapshotapi.Content) (was bool, err error) {
+	left := slices.DeleteFunc(slices.Clone(of.Finalizers), func(f string) bool { return f == snapshotapi.Finalizer })
+	_, err = c.patchContent(ctx, of, map[string]any{"metadata": map[string]any{"finalizers": left}})
+	if absent(err, of.Name) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// patchContent sends a merge patch that the server refuses if the content is not as given any more.
+func (c *Client) patchContent(ctx context.Context, of *snapshotapi.Content, change map[string]any,
+	how ...option) (*snapshotapi.Content, error) {
+	metadata, _ := change["metadata"].(map[string]any)
+	change["metadata"] = asGiven(of, metadata)
+	now, err := contentKind.change(ctx, c, of, change, how...)
+	return now, about(err, "write VolumeSnapshotContent %s", of.Name)
 }

@@ -151,7 +151,7 @@ func (f *fleet) count(ctx context.Context, quiet time.Duration) harness.Requests
 // withoutWatches returns how many of the requests are not watches, nor lists of claims for them.
 // The API server cuts watches whose readers are too slow (apiserver, storage/cacher,
 // forgetWatcher), and that depends on the machine; a watch that is resumed is one request, because
-// it verifies the history of the server itself (daemon/kube, history.go), or a list if the server
+// it verifies the history of the server itself (daemon/kube, watchstart.go), or a list if the server
 // has forgotten it.
 func (f *fleet) withoutWatches(got harness.Requests) int {
 	rest := got.Total()
