@@ -27,7 +27,7 @@ func TestEveryReasonIsListed(t *testing.T) {
 		found++
 		value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 		if err != nil || !slices.Contains(listed, value) {
-			t.Errorf("%s stands in no list of counted.go", spec.Names[0].Name)
+			t.Errorf("%s stands in no list of reasons.go", spec.Names[0].Name)
 		}
 		return true
 	})

@@ -131,3 +131,48 @@ func mountOptions(f ClaimFacts) []string {
 	}
 	return nil
 }
+
+// ClassName is the name of a claim's class, "" if it names none. Where the annotation and the field
+// differ the annotation counts, even an empty one: to ResourceQuota, the scheduler and the binder,
+// too (component-helpers, storage/volume, GetPersistentVolumeClaimClass).
+func ClassName(c *corev1.PersistentVolumeClaim) string {
+	if class, has := c.Annotations[ClassBeta]; has {
+		return class
+	}
+	if c.Spec.StorageClassName != nil {
+		return *c.Spec.StorageClassName
+	}
+	return ""
+}
+
+// VolumeClass is the name of a volume's class, by the same rule (GetPersistentVolumeClass).
+func VolumeClass(v *corev1.PersistentVolume) string {
+	if class, has := v.Annotations[ClassBeta]; has {
+		return class
+	}
+	return v.Spec.StorageClassName
+}
+
+// Keeps reports whether a volume object is kept for a claim, and is not the one that a provisioner
+// makes for it: an administrator or the scheduler wrote the claim into it (spec.claimRef).
+// kube-controller-manager binds such a claim to it, and asks no provisioner
+// (pkg/controller/volume/persistentvolume, findBestMatchForClaim). The phase tells nothing: a
+// volume that has another claim names that by its UID.
+func Keeps(v *corev1.PersistentVolume) bool {
+	ref := v.Spec.ClaimRef
+	return ref != nil && v.Name != "pvc-"+string(ref.UID)
+}
+
+// KeptFor reports whether the claimRef of a volume of which Keeps holds is for this claim. Without
+// a UID it is for each claim of the name.
+func KeptFor(ref corev1.ObjectReference, c *corev1.PersistentVolumeClaim) bool {
+	return ref.Namespace == c.Namespace && ref.Name == c.Name && (ref.UID == "" || ref.UID == c.UID)
+}
+
+// MetadataPatch is a change of a volume object's metadata and policy. The key of a nil value is
+// removed, Finalizers is the whole list, and an empty Reclaim leaves the reclaim policy as it is.
+type MetadataPatch struct {
+	Labels, Annotations map[string]*string
+	Finalizers          []string
+	Reclaim             corev1.PersistentVolumeReclaimPolicy
+}

@@ -1,12 +1,16 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"math/big"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 func requested(c *corev1.PersistentVolumeClaim) resource.Quantity {
@@ -73,4 +77,18 @@ func SizeOf(v *corev1.PersistentVolume) resource.Quantity {
 func SizeNote(v *corev1.PersistentVolume, size resource.Quantity) string {
 	capacity := v.Spec.Capacity[corev1.ResourceStorage]
 	return size.String() + " of " + capacity.String()
+}
+
+// leastRoom is how many bytes a pool has to have for one more volume not to be called full. What is
+// left between the sizes of volumes is of no use to anybody.
+const leastRoom = 1 << 20
+
+// AllPromised is the sentence about a pool that is in order and has next to nothing for one more
+// volume, "" while it has. It is told; a claim for what little there is gets it all the same.
+func AllPromised(room capacity.Room) string {
+	if room.Free >= leastRoom {
+		return ""
+	}
+	return fmt.Sprintf("one more volume can get %s: %s are promised to volumes, and %s are available",
+		words.Size(room.Free), words.Size(room.Promised), words.Size(room.Available))
 }
