@@ -52,7 +52,7 @@ func (u Unit) Explain(pool config.Pool, own bool, r *hostcheck.Report) {
 		Message: fmt.Sprintf("%s does not have %s, which the pool needs (%s): systemd has not read the configuration since it was changed", u.Name, setting, why)}
 	if own && !r.Removable() {
 		f.Severity = hostcheck.Close
-		r.Findings = append([]hostcheck.Finding{f}, r.Findings...)
+		r.AddFirst(f)
 		return
 	}
 	r.Findings = append(r.Findings, f)

@@ -128,6 +128,19 @@ func (r Report) Without(accepted func(reason string) bool) Report {
 	return r
 }
 
+// Add adds a finding, if there is one.
+func (r *Report) Add(f Finding, found bool) {
+	if found {
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// AddFirst adds a finding before all others: the first one is the pool's reason.
+func (r *Report) AddFirst(f Finding) { r.Findings = append([]Finding{f}, r.Findings...) }
+
+// Shut returns the first finding for which nothing may be made or removed.
+func (r Report) Shut() (Finding, bool) { return r.first(Close) }
+
 // Open reports whether volumes may be made: nothing found closes the pool or calls it full.
 func (r Report) Open() bool {
 	_, closed := r.Closed()

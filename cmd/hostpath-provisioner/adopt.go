@@ -15,10 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -93,7 +91,7 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 	if a.driver != "" && pool.Scope != config.ScopeNode {
 		return fmt.Errorf("pool %q has scope %s, and a CSI driver's volumes are one node's", pool.Name, pool.Scope)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, adoptDeadline, fmt.Errorf("not done within %s", adoptDeadline))
+	ctx, cancel := within(ctx, adoptDeadline)
 	defer cancel()
 	options, err := p.adoptOptions(ctx, cfg, pool, a)
 	if err != nil {
@@ -125,12 +123,10 @@ func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool conf
 	looking, done := context.WithTimeout(ctx, poolDeadline)
 	report := p.probe(looking, pool)
 	done()
-	if f, closed := report.Closed(); closed && f.Severity == hostcheck.Close {
+	if f, shut := report.Shut(); shut {
 		return adopt.Options{}, closedError{pool, f}
 	}
-	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: daemon.Self(cfg), UserAgent: name + "/" + p.version(),
-	})
+	client, err := p.asNode(cfg)
 	if err != nil {
 		return adopt.Options{}, err
 	}

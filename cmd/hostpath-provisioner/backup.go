@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
@@ -40,14 +38,10 @@ func (p *program) backupCommand() *cobra.Command {
 // backup prints the volumes before the claims: a claim without its volume is Lost until it is
 // there.
 func (p *program) backup(ctx context.Context, cfg config.Config) error {
-	late := fmt.Errorf("not done within %s", backupDeadline)
-	ctx, cancel := context.WithTimeoutCause(ctx, backupDeadline, late)
+	ctx, cancel := within(ctx, backupDeadline)
 	defer cancel()
 	self := daemon.Self(cfg)
-	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: self,
-		UserAgent: name + "/" + p.version(), OnHealth: func(error) {},
-	})
+	client, err := p.asNode(cfg)
 	if err != nil {
 		return err
 	}

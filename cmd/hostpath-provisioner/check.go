@@ -148,20 +148,15 @@ func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.
 		all.Landlock = &abi
 	}
 	selinuxFindings := hostcheck.CheckSELinux(all.SELinux, !selinux.Lacks(selinux.PoolType))
-	for _, f := range append(hostcheck.CheckHost(os.DirFS("/")), selinuxFindings...) {
+	host := hostcheck.Report{Findings: append(hostcheck.CheckHost(os.DirFS("/")), selinuxFindings...)}
+	host.Add(p.notInForce())
+	for _, f := range host.Findings {
 		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
 	}
-	if f, found := p.notInForce(); found {
-		all.Host = append(all.Host, finding{f, reasonHints[f.Reason]})
-	}
-	write := p.writeChecked
 	if asJSON {
-		write = func(c checked) error { return writeJSON(p.stdout, c) }
+		return cmp.Or(writeJSON(p.stdout, all), worst(all.Pools))
 	}
-	if err := write(all); err != nil {
-		return err
-	}
-	return worst(all.Pools)
+	return cmp.Or(p.writeChecked(all), worst(all.Pools))
 }
 
 // notInForce finds that the running daemon works with another configuration than this one.
@@ -215,25 +210,14 @@ func (p *program) look(ctx context.Context, pool config.Pool) (
 	r := hostcheck.NewProber(p.expect(pool, remembered)).Asking(mountpoint.Service, mountpoint.Under).Probe(ctx)
 	inventory := inventoryOf(ctx, pool, r)
 	r.Findings = append(r.Findings, p.foreignRecords(pool, r, inventory)...)
-	if f, found := wrongLabels(ctx, pool, r); found {
-		r.Findings = append(r.Findings, f)
-	}
-	if f, found := laxMount(pool, r); found {
-		r.Findings = append(r.Findings, f)
-	}
-	if f, found := p.notServed(pool); found {
-		r.Findings = append(r.Findings, f)
-	}
-	if f, found := prober.Cordoned(p.stateDir, pool.Name); found {
-		r.Findings = append(r.Findings, f)
-	}
-	if f, found := inMemory(pool, r); found {
-		r.Findings = append(r.Findings, f)
-	}
+	r.Add(wrongLabels(ctx, pool, r))
+	r.Add(laxMount(pool, r))
+	r.Add(p.notServed(pool))
+	r.Add(prober.Cordoned(p.stateDir, pool.Name))
+	r.Add(inMemory(pool, r))
 	if err != nil {
-		r.Findings = append([]hostcheck.Finding{
-			{Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close},
-		}, r.Findings...)
+		r.AddFirst(hostcheck.Finding{
+			Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close})
 	}
 	p.explain(pool, &r)
 	return r.Without(pool.Accepts), inventory

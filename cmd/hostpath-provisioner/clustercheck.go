@@ -43,17 +43,14 @@ func (p *program) checkCluster(ctx context.Context, cfg config.Config, asJSON bo
 	for _, l := range lines {
 		all.Cluster = append(all.Cluster, clusterLine{l, clusterHint(l.Reason, cfg, facts)})
 	}
-	write := p.writeCluster
-	if asJSON {
-		write = func(c clusterChecked) error { return writeJSON(p.stdout, c) }
-	}
-	if err := write(all); err != nil {
-		return err
-	}
+	var unsound error
 	if !clustercheck.Sound(lines) {
-		return errNot
+		unsound = errNot
 	}
-	return nil
+	if asJSON {
+		return cmp.Or(writeJSON(p.stdout, all), unsound)
+	}
+	return cmp.Or(p.writeCluster(all), unsound)
 }
 
 // whatWidth is how wide the last column is, so that a line has at most 100.

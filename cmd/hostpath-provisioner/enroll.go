@@ -135,7 +135,12 @@ func ofAdministrator(err error) error {
 
 // asNode is a client with this node's own identity.
 func (p *program) asNode(cfg config.Config) (*kube.Client, error) {
-	return kube.New(kube.Options{Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: daemon.Self(cfg), Namespace: cfg.Namespace, UserAgent: name + "/" + p.version()})
+	return kube.New(p.asNodeOptions(cfg))
+}
+
+func (p *program) asNodeOptions(cfg config.Config) kube.Options {
+	return kube.Options{Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: daemon.Self(cfg),
+		Namespace: cfg.Namespace, UserAgent: name + "/" + p.version()}
 }
 
 // enrolled obtains a node's identity with an administrator's kubeconfig.

@@ -106,13 +106,12 @@ func (p *program) forgetCommand() *cobra.Command {
 	flags.Var(&f.force, "force",
 		"go on though the node looks alive; asks for its name, which is --force=NODE in a script")
 	flags.Lookup("force").NoOptDefVal = anyName
-	f.flags(c)
+	f.flags(c, "namespace")
 	return c
 }
 
 func (p *program) forget(ctx context.Context, node string, f forgetting, forced bool) error {
-	late := fmt.Errorf("not done within %s", forgetDeadline)
-	ctx, cancel := context.WithTimeoutCause(ctx, forgetDeadline, late)
+	ctx, cancel := within(ctx, forgetDeadline)
 	defer cancel()
 	client, self, err := p.asAdministrator(f.installation)
 	if err != nil {

@@ -101,18 +101,15 @@ func (p *program) importCommand() *cobra.Command {
 
 func (p *program) imports(ctx context.Context, cfg config.Config, pool config.Pool, o importing,
 	forced bool) error {
-	late := fmt.Errorf("not done within %s", adoptDeadline)
-	ctx, cancel := context.WithTimeoutCause(ctx, adoptDeadline, late)
+	ctx, cancel := within(ctx, adoptDeadline)
 	defer cancel()
-	self := daemon.Self(cfg)
-	client, err := kube.New(kube.Options{Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(),
-		Self: self, Namespace: cfg.Namespace, UserAgent: pluginName + "/" + p.version()})
+	client, err := p.asNode(cfg)
 	if err != nil {
 		return err
 	}
 	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 	f := follow.Options{
-		Self: self, From: o.from, Store: store, API: client, DryRun: o.dryRun, Forced: forced,
+		Self: daemon.Self(cfg), From: o.from, Store: store, API: client, DryRun: o.dryRun, Forced: forced,
 		Pool: plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source},
 	}
 	of := importer{p, pool, store, client}

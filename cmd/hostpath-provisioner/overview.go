@@ -81,12 +81,7 @@ func (p *program) overviewCommands() (all []*cobra.Command) {
 		flags.BoolVar(&l.noHeaders, "no-headers", false, "print the lines alone")
 		flags.BoolVarP(&l.watch, "watch", "w", false, "print it again when something changed")
 		flags.StringVar(&l.context, "context", "", "of the kubeconfig")
-		flags.StringVar(&l.provisioner, "provisioner", "",
-			"of the daemons; default as configured on this host")
-		flags.StringArrayVar(&l.aliases, "alias", nil,
-			"they serve this `provisioner`, too; repeatable, default as configured on this host")
-		flags.StringVar(&l.installation.namespace, "daemons-namespace", "",
-			"of the daemons' ServiceAccount; default as configured on this host")
+		l.flags(c, "daemons-namespace")
 		all = append(all, c)
 	}
 	return all
@@ -127,8 +122,7 @@ func (p *program) overview(ctx context.Context, l looking,
 		})
 	}
 	return p.repeated(ctx, l.watch, overviewEvery, changed, func(w io.Writer) error {
-		late := fmt.Errorf("not done within %s", overviewDeadline)
-		ctx, cancel := context.WithTimeoutCause(ctx, overviewDeadline, late)
+		ctx, cancel := within(ctx, overviewDeadline)
 		defer cancel()
 		v := overview.Look(ctx, overview.Options{Self: self, API: api, Now: p.now()})
 		return p.writeColumned(w, list(ctx, v, l), l, v.Unseen)

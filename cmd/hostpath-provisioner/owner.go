@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
@@ -17,7 +18,7 @@ func inventoryOf(ctx context.Context, pool config.Pool, r hostcheck.Report) *vol
 	if !r.Removable() {
 		return nil
 	}
-	all, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, r.Identity)
+	all, err := storeOf(pool).List(ctx, r.Identity)
 	if err != nil {
 		return nil
 	}
@@ -39,7 +40,7 @@ func (p *program) foreignRecords(pool config.Pool, r hostcheck.Report,
 
 // recordedNodes are the nodes that the records of a pool name.
 func recordedNodes(ctx context.Context, pool config.Pool, r hostcheck.Report) ([]string, error) {
-	all, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).List(ctx, r.Identity)
+	all, err := storeOf(pool).List(ctx, r.Identity)
 	var names []string
 	for _, r := range all.Volumes {
 		names = append(names, r.Node)
@@ -54,4 +55,11 @@ func otherCluster(pool config.Pool, mark hostcheck.Marker, cluster string) (host
 	}
 	return hostcheck.Finding{Reason: hostcheck.ReasonOtherCluster, Severity: hostcheck.Close, Message: fmt.Sprintf(
 		"%s is a pool of the cluster with the UID %s, and the kubeconfig leads to the cluster with the UID %s", pool.Path, mark.Cluster, cluster)}, true
+}
+
+// storeOf is a pool's directory with its quotas.
+func storeOf(pool config.Pool) *volume.Pool {
+	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
+	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
+	return store
 }

@@ -49,13 +49,13 @@ type installation struct {
 	aliases                []string
 }
 
-func (i *installation) flags(c *cobra.Command) {
+func (i *installation) flags(c *cobra.Command, namespace string) {
 	flags := c.Flags()
 	flags.StringVar(&i.provisioner, "provisioner", "",
 		"of the daemons; default as configured on this host")
 	flags.StringArrayVar(&i.aliases, "alias", nil,
 		"they serve this `provisioner`, too; repeatable, default as configured on this host")
-	flags.StringVar(&i.namespace, "namespace", "",
+	flags.StringVar(&i.namespace, namespace, "",
 		"of the daemons' ServiceAccount; default as configured on this host")
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
@@ -81,14 +80,10 @@ func (p *program) limiter(ctx context.Context, pool config.Pool) (*limiter, erro
 	looking, cancel := context.WithTimeout(ctx, poolDeadline)
 	defer cancel()
 	report := p.probe(looking, pool)
-	for _, f := range report.Findings {
-		if f.Severity == hostcheck.Close {
-			return nil, closedError{pool, f}
-		}
+	if f, shut := report.Shut(); shut {
+		return nil, closedError{pool, f}
 	}
-	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
-	return &limiter{p, pool, store, report.Identity, report}, nil
+	return &limiter{p, pool, storeOf(pool), report.Identity, report}, nil
 }
 
 // volumes are the volumes in the pool, and what projects take.

@@ -145,16 +145,11 @@ func (p *program) relabeller(ctx context.Context, pool config.Pool, dryRun bool)
 		return nil, err
 	}
 	report := hostcheck.NewProber(p.expect(pool, remembered)).Probe(looking)
-	for _, f := range report.Findings {
-		if f.Severity == hostcheck.Close {
-			return nil, closedError{pool, f}
-		}
+	if f, shut := report.Shut(); shut {
+		return nil, closedError{pool, f}
 	}
-	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	// Projects tell how many files there are.
-	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
 	return &relabeller{
-		p: p, config: pool, store: store, id: report.Identity, dryRun: dryRun, report: report,
+		p: p, config: pool, store: storeOf(pool), id: report.Identity, dryRun: dryRun, report: report,
 	}, nil
 }
 
@@ -247,7 +242,7 @@ func wrongLabels(ctx context.Context, pool config.Pool, r hostcheck.Report) (hos
 	if !r.Labelled || !r.Removable() || pool.SELinuxType == "" {
 		return hostcheck.Finding{}, false
 	}
-	seen, wrong, err := volume.New(volume.Options{Name: pool.Name, Path: pool.Path}).Labels(ctx, r.Identity, want(pool))
+	seen, wrong, err := storeOf(pool).Labels(ctx, r.Identity, want(pool))
 	if err != nil || len(wrong) == 0 {
 		return hostcheck.Finding{}, false // what cannot be read is said by the volumes command
 	}

@@ -3,13 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"math"
 	"sync"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -44,7 +42,7 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool) []probed {
 	for _, one := range all {
 		reports = append(reports, one.Report)
 		if one.promised != nil && one.Device != "" {
-			promised[one.Device] = plus(promised[one.Device], *one.promised)
+			promised[one.Device] = capacity.Plus(promised[one.Device], *one.promised)
 		}
 	}
 	for i, pool := range pools {
@@ -68,9 +66,8 @@ func (one *probed) judge(pool config.Pool, onDevice uint64, all []hostcheck.Repo
 	}.Room(max(onDevice, *one.promised))
 	r.Free = room.Free
 	if message := plan.AllPromised(room); message != "" && r.Open() {
-		r.Findings = append([]hostcheck.Finding{
-			{Reason: plan.ReasonPromised, Severity: hostcheck.Full, Message: message},
-		}, r.Findings...)
+		r.AddFirst(hostcheck.Finding{
+			Reason: plan.ReasonPromised, Severity: hostcheck.Full, Message: message})
 	}
 }
 
@@ -83,9 +80,7 @@ func (p *program) probeCounted(ctx context.Context, pool config.Pool) probed {
 		one.promised = &promised
 	}
 	if pool.Quota == config.QuotaProject && r.Removable() {
-		store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-		store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
-		if takes, err := store.Usage(ctx, r.Identity); err == nil {
+		if takes, err := storeOf(pool).Usage(ctx, r.Identity); err == nil {
 			one.used = daemon.Used(takes, r, false).Used
 			one.Findings = append(one.Findings, projects(takes)...)
 		}
@@ -115,12 +110,4 @@ func coveringMount(path string) (on mounts.Mount, found bool) {
 	all, _, err := table.Mounts()
 	on, found = mounts.Covering(all, path)
 	return on, found && err == nil
-}
-
-// plus is a+b, the largest number if that is more.
-func plus(a, b uint64) uint64 {
-	if a > math.MaxUint64-b {
-		return math.MaxUint64
-	}
-	return a + b
 }

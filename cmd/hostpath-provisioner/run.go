@@ -251,6 +251,11 @@ func directory(env, otherwise string) string {
 	return first
 }
 
+// within limits a command in time.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %s", limit))
+}
+
 func noArgs(c *cobra.Command, args []string) error { return usage(cobra.NoArgs(c, args)) }
 
 func usage(err error) error {

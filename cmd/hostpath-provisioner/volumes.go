@@ -184,15 +184,14 @@ func (p *program) askAPI(ctx context.Context, cfg config.Config) objects {
 	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, fmt.Errorf("no response within %s", apiDeadline))
 	defer cancel()
 	trouble := make(chan error, 1)
-	client, err := kube.New(kube.Options{
-		Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: daemon.Self(cfg), UserAgent: name + "/" + p.version(),
-		OnHealth: func(err error) {
-			select {
-			case trouble <- err:
-			default:
-			}
-		},
-	})
+	options := p.asNodeOptions(cfg)
+	options.OnHealth = func(err error) {
+		select {
+		case trouble <- err:
+		default:
+		}
+	}
+	client, err := kube.New(options)
 	if err != nil {
 		return objects{err: err}
 	}
@@ -290,8 +289,7 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	}
 	listed := make(chan disk, 1)
 	go func() {
-		store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-		store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
+		store := storeOf(pool)
 		inventory, err := store.List(ctx, report.Identity)
 		listed <- disk{
 			pool: pool.Name, inventory: inventory, mark: report.Mark,

@@ -42,14 +42,8 @@ func (p *program) whyCommand() *cobra.Command {
 			return p.why(c.Context(), i, kind, of, name)
 		},
 	}
-	flags := c.Flags()
-	flags.StringVarP(&of, "namespace", "n", "", "of the object; default as kubectl's")
-	flags.StringVar(&i.provisioner, "provisioner", "",
-		"of the daemons; default as configured on this host")
-	flags.StringArrayVar(&i.aliases, "alias", nil,
-		"they serve this `provisioner`, too; repeatable, default as configured on this host")
-	flags.StringVar(&i.namespace, "daemons-namespace", "",
-		"of the daemons' ServiceAccount; default as configured on this host")
+	c.Flags().StringVarP(&of, "namespace", "n", "", "of the object; default as kubectl's")
+	i.flags(c, "daemons-namespace")
 	return c
 }
 
@@ -73,8 +67,7 @@ func whatFor(args []string) (kind, name string, err error) {
 }
 
 func (p *program) why(ctx context.Context, i installation, kind, namespace, name string) error {
-	late := fmt.Errorf("not done within %s", whyDeadline)
-	ctx, cancel := context.WithTimeoutCause(ctx, whyDeadline, late)
+	ctx, cancel := within(ctx, whyDeadline)
 	defer cancel()
 	client, self, err := p.asAdministrator(i)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
@@ -25,7 +24,7 @@ func (p *program) withdrawCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, err := kube.New(kube.Options{Kubeconfig: cfg.Kubeconfig, TokenFile: p.tokenFile(), Self: daemon.Self(cfg), Namespace: cfg.Namespace, UserAgent: name + "/" + p.version()})
+			client, err := p.asNode(cfg)
 			if err != nil {
 				return err
 			}

@@ -86,22 +86,18 @@ func Expect(node string, p config.Pool, remembered string, before ...config.Pool
 func (p *Prober) Probe(ctx context.Context) hostcheck.Report {
 	remembered, err := state.Recall(p.StateDir, p.Pool.Name)
 	if err != nil {
-		return hostcheck.Report{Pool: p.Pool.Name, Path: p.Pool.Path, Findings: []hostcheck.Finding{{
-			Reason: plan.ReasonStateUnreadable, Severity: hostcheck.Close,
-			Message: fmt.Sprintf("what this host remembers of the pool cannot be read: %v", err),
-		}}}
+		return Unremembered(p.Pool, err)
 	}
 	p.expect(remembered)
 	ctx, cancel := p.limit(ctx)
 	defer cancel()
 	report := p.probe.Probe(ctx)
 	if w := p.waiting(); p.counts(w, report) {
-		addFirst(&report, hostcheck.ReasonNotAnswering, fmt.Sprintf("%s: no response for more than %s", w.About, w.Limit))
+		report.AddFirst(closing(hostcheck.ReasonNotAnswering,
+			"%s: no response for more than %s", w.About, w.Limit))
 	}
 	p.reach(&report)
-	if f, found := Cordoned(p.StateDir, p.Pool.Name); found {
-		report.Findings = append(report.Findings, f)
-	}
+	report.Add(Cordoned(p.StateDir, p.Pool.Name))
 	if report.Removable() {
 		p.Locks.Guard(&report)
 	}
@@ -116,10 +112,7 @@ func (p *Prober) Probe(ctx context.Context) hostcheck.Report {
 func Cordoned(stateDir, pool string) (hostcheck.Finding, bool) {
 	is, err := state.Cordoned(stateDir, pool)
 	if err != nil {
-		return hostcheck.Finding{
-			Reason: plan.ReasonStateUnreadable, Severity: hostcheck.Close,
-			Message: fmt.Sprintf("whether the pool is cordoned cannot be read: %v", err),
-		}, true
+		return closing(plan.ReasonStateUnreadable, "whether the pool is cordoned cannot be read: %v", err), true
 	}
 	return hostcheck.Finding{
 		Reason: plan.ReasonCordoned, Severity: hostcheck.Full,
@@ -194,15 +187,19 @@ func (p *Prober) reach(r *hostcheck.Report) {
 		return
 	}
 	if why := p.Outside(); why != "" {
-		addFirst(r, plan.ReasonRestartNeeded, why)
+		r.AddFirst(closing(plan.ReasonRestartNeeded, "%s", why))
 	}
 }
 
-// addFirst adds a finding that closes the pool before all others: the first one is the pool's
-// reason.
-func addFirst(r *hostcheck.Report, reason, message string) {
-	f := hostcheck.Finding{Reason: reason, Severity: hostcheck.Close, Message: message}
-	r.Findings = append([]hostcheck.Finding{f}, r.Findings...)
+// Unremembered is the report of a pool of which the host's state cannot be read.
+func Unremembered(pool config.Pool, err error) hostcheck.Report {
+	return hostcheck.Report{Pool: pool.Name, Path: pool.Path, Findings: []hostcheck.Finding{closing(
+		plan.ReasonStateUnreadable, "what this host remembers of the pool cannot be read: %v", err)}}
+}
+
+// closing is a finding that closes the pool.
+func closing(reason, format string, args ...any) hostcheck.Finding {
+	return hostcheck.Finding{Reason: reason, Severity: hostcheck.Close, Message: fmt.Sprintf(format, args...)}
 }
 
 func denied(f hostcheck.Finding) bool {

@@ -80,10 +80,7 @@ func (p *Pools) Config() (config.Config, error) {
 func (p *Pools) check(ctx context.Context, cfg config.Config, of config.Pool) (*volume.Pool, hostcheck.Report) {
 	remembered, err := state.Remembered(p.stateDir, of.Name)
 	if err != nil {
-		return nil, hostcheck.Report{Pool: of.Name, Path: of.Path, Findings: []hostcheck.Finding{{
-			Reason: plan.ReasonStateUnreadable, Severity: hostcheck.Close,
-			Message: fmt.Sprintf("what this host remembers of the pool cannot be read: %v", err),
-		}}}
+		return nil, prober.Unremembered(of, err)
 	}
 	one := p.pool(cfg, of, remembered)
 	ctx, cancel := context.WithTimeout(ctx, p.wait.within)

@@ -56,7 +56,7 @@ func (b *Book) promised(own *Account) uint64 {
 	sum := own.sum
 	for _, a := range b.accounts {
 		if a != own && a.device != "" && a.device == own.device {
-			sum = plus(sum, a.sum)
+			sum = Plus(sum, a.sum)
 		}
 	}
 	return sum
@@ -69,7 +69,7 @@ type Promise struct {
 	Archived uint64
 }
 
-func (p Promise) all() uint64 { return plus(p.Volume, p.Archived) }
+func (p Promise) all() uint64 { return Plus(p.Volume, p.Archived) }
 
 // Account is what one pool has promised. It has to be counted (Count) before it is right (Known).
 type Account struct {
@@ -171,7 +171,7 @@ func (a *Account) replace(volume string, p Promise) {
 	before := a.volumes[volume].all()
 	a.set(volume, p)
 	a.book.tell()
-	if sum := plus(less(a.sum, before), p.all()); a.sum != ^uint64(0) && sum != ^uint64(0) {
+	if sum := Plus(less(a.sum, before), p.all()); a.sum != ^uint64(0) && sum != ^uint64(0) {
 		a.sum = sum
 		return
 	}
@@ -181,7 +181,7 @@ func (a *Account) replace(volume string, p Promise) {
 func (a *Account) total() {
 	a.sum = 0
 	for _, p := range a.volumes {
-		a.sum = plus(a.sum, p.all())
+		a.sum = Plus(a.sum, p.all())
 	}
 }
 

@@ -58,8 +58,8 @@ func (s Space) Room(promised uint64) Room {
 // less is a-b, never below zero.
 func less(a, b uint64) uint64 { return a - min(a, b) }
 
-// plus is a+b, the largest number if that is more.
-func plus(a, b uint64) uint64 {
+// Plus is a+b, the largest number if that is more.
+func Plus(a, b uint64) uint64 {
 	if sum := a + b; sum >= a {
 		return sum
 	}

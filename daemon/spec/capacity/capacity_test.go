@@ -50,7 +50,7 @@ func TestRoomIsBounded(t *testing.T) {
 	bounded := func(size, rootOnly, available, reserve, promised, more uint64, overcommit float64) bool {
 		s := Space{Size: size, RootOnly: rootOnly, Available: available, Reserve: reserve, Overcommit: math.Abs(overcommit)}
 		got := s.Room(promised)
-		after := s.Room(plus(promised, more))
+		after := s.Room(Plus(promised, more))
 		limit := times(less(less(size, rootOnly), reserve), s.Overcommit)
 		return got.Free <= less(available, reserve) && got.Free <= less(limit, promised) && after.Free <= got.Free &&
 			got.Free <= limit
