@@ -1,9 +1,12 @@
 package hostcheck
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 )
 
 // entry describes what opening a path with O_PATH returned. The descriptor stays open.
@@ -226,4 +230,77 @@ func filesystemUUID(fd int) string {
 func formatUUID(raw []byte) string {
 	u := hex.EncodeToString(raw)
 	return u[:8] + "-" + u[8:12] + "-" + u[12:16] + "-" + u[16:20] + "-" + u[20:]
+}
+
+// A btrfs may lie on several devices, all with the same UUID and label. Which of them the mount
+// table names, and to which one udev's links lead, is chance; and the kernel's general question for
+// a UUID is none of btrfs (ENOTTY, up to Linux 6.18). Its own two questions need no privilege
+// (linux/btrfs.h).
+const (
+	btrfsFSInfo  = 0x8400941f // BTRFS_IOC_FS_INFO: struct btrfs_ioctl_fs_info_args
+	btrfsDevInfo = 0xd000941e // BTRFS_IOC_DEV_INFO: struct btrfs_ioctl_dev_info_args
+
+	btrfsFSInfoSize, btrfsDevInfoSize = 1024, 4096
+	btrfsFSID                         = 16   // offset of fsid in the first
+	btrfsPath                         = 3072 // offset of path in the second
+	btrfsMaxDevices                   = 4096 // numbers of devices that are asked for: they grow with each one that is added
+)
+
+// btrfsOf asks a btrfs, of which a file is open at fd, for its UUID and for the numbers
+// ("major:minor") of the devices that it lies on. It is "" on any other filesystem.
+func btrfsOf(fd int) (uuid string, members []string) {
+	var info [btrfsFSInfoSize]byte
+	if !ask(fd, btrfsFSInfo, unsafe.Pointer(&info)) {
+		return "", nil
+	}
+	last := min(binary.NativeEndian.Uint64(info[:]), btrfsMaxDevices)
+	for id := uint64(1); id <= last; id++ {
+		var device [btrfsDevInfoSize]byte
+		binary.NativeEndian.PutUint64(device[:], id)
+		if !ask(fd, btrfsDevInfo, unsafe.Pointer(&device)) {
+			continue // ENODEV: a device that was removed
+		}
+		path, _, _ := bytes.Cut(device[btrfsPath:], []byte{0})
+		if number := deviceNumber(string(path)); number != "" {
+			members = append(members, number)
+		}
+	}
+	return formatUUID(info[btrfsFSID : btrfsFSID+16]), members
+}
+
+func ask(fd int, question uintptr, response unsafe.Pointer) bool {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), question, uintptr(response))
+		if errno != unix.EINTR {
+			return errno == 0
+		}
+	}
+}
+
+// label asks for the pool's label. What cannot be read is "".
+func label(on mounts.Mount, fileType string, fd int) LabelFact {
+	if !slices.Contains(strings.Split(on.Options, ","), seclabel) && !slices.Contains(strings.Split(on.SuperOptions, ","), seclabel) {
+		return LabelFact{}
+	}
+	got, _ := selinux.Of(fd)
+	return LabelFact{
+		Looked: true, Type: selinux.Type(got),
+		Unknown: fileType != "" && selinux.Lacks(fileType), PoolKnown: selinux.Knows(selinux.PoolType),
+	}
+}
+
+// seclabel is what SELinux shows among the options of a mount whose files have labels of their own
+// (selinux_sb_show_options in security/selinux/hooks.c). NFS without labels has it not: all its
+// files have one type, which cannot be set.
+const seclabel = "seclabel"
+
+// CheckSELinux looks at what SELinux, in this mode, does with the daemon itself: whether our policy
+// module is loaded. Where SELinux is off there is nothing to say.
+func CheckSELinux(mode string, loaded bool) []Finding {
+	if mode == "disabled" || loaded {
+		return nil
+	}
+	f, _ := when(true, Warn, ReasonUnconfined,
+		"SELinux is %s and the policy module of hostpath-provisioner is not loaded, so that nothing confines the daemon", mode)
+	return []Finding{f}
 }

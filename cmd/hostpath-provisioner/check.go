@@ -9,7 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +24,9 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/confine"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
@@ -316,4 +320,60 @@ func writeJSON(w io.Writer, v any) error {
 	out.SetIndent("", "  ")
 	out.SetEscapeHTML(false)
 	return out.Encode(v)
+}
+
+// laxMount looks for mount options that keep what a tenant writes from counting on the host: a
+// set-uid file, or a device, that a container's root made in its volume is there for every user of
+// the host who gets at it. Only a pool that has a filesystem of its own can have them.
+func laxMount(pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
+	on, found := mountOf(pool, r)
+	if lacks := lacking(on.Options); found && len(lacks) > 0 {
+		return hostcheck.Finding{Reason: plan.ReasonLaxMount, Severity: hostcheck.Warn,
+			Message: fmt.Sprintf("%s is mounted without %s, so that set-uid files and devices in volumes count on this host", on.Point, strings.Join(lacks, ","))}, true
+	}
+	return hostcheck.Finding{}, false
+}
+
+// inMemory looks for a filesystem whose volumes, and the marker and the records with them, a reboot
+// takes away. It may be meant.
+func inMemory(pool config.Pool, r hostcheck.Report) (hostcheck.Finding, bool) {
+	on, found := mountOf(pool, r)
+	return hostcheck.Finding{Reason: plan.ReasonInMemory, Severity: hostcheck.Warn,
+		Message: fmt.Sprintf("%s is in memory (%s): its volumes are gone after a reboot, and the pool is closed then", on.Point, on.FSType)}, found && slices.Contains([]string{"tmpfs", "ramfs"}, on.FSType)
+}
+
+// mountOf is the filesystem of a pool that has one of its own. What cannot be seen the report says.
+func mountOf(pool config.Pool, r hostcheck.Report) (on mounts.Mount, found bool) {
+	if !pool.RequireMount || !r.Removable() {
+		return on, false
+	}
+	return coveringMount(pool.Path)
+}
+
+func lacking(options string) []string {
+	has := strings.Split(options, ",")
+	return slices.DeleteFunc([]string{"nosuid", "nodev"}, func(option string) bool { return slices.Contains(has, option) })
+}
+
+// sourceNote is what check says of a pool whose default source was hostPath before it was local,
+// "" once the configuration says the source or the volumes of that time are gone. Those of aliases
+// have the source of their own programs.
+func (p *program) sourceNote(pool config.Pool, inventory *volume.Inventory) string {
+	if pool.SourceSet || pool.Source != config.SourceLocal || inventory == nil {
+		return ""
+	}
+	before := 0
+	for _, r := range inventory.Volumes {
+		own := r.Kind == record.Volume && r.Provisioner == p.loaded.Provisioner
+		if own && r.Source == config.SourceHost {
+			before++
+		}
+	}
+	if before == 0 {
+		return ""
+	}
+	return fmt.Sprintf("new volumes have source %q; %s of source %q, the default before, "+
+		"stay as they are. Write source = %q, or %q for new ones as before, to end this note",
+		config.SourceLocal, words.Count(before, "volume"), config.SourceHost,
+		config.SourceLocal, config.SourceHost)
 }

@@ -3,16 +3,25 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
 // States of a volume that no object's phase says.
@@ -155,4 +164,153 @@ func (p *program) warnLost(volumes []volumeRow) bool {
 			"see RecordDamaged in troubleshooting.md\n", name, damaged)
 	}
 	return n[stateMissing]+n[stateDamaged] > 0
+}
+
+// named is the object of a record's name. A label is easily lost (a backup program, a hand), and a
+// volume in use is not orphaned for that.
+type named struct {
+	volume *corev1.PersistentVolume // nil: the API server has none
+	err    error                    // why it was not asked
+}
+
+// objectOf is the object, if it is the record's: for its claim, or with its directory. In the place
+// of one that adopt replaces another provisioner's may be there.
+func (n named) objectOf(r record.Record) *corev1.PersistentVolume {
+	if n.volume == nil {
+		return nil
+	}
+	ref := n.volume.Spec.ClaimRef
+	ofClaim := r.Replaced == "" && ref != nil && ref.UID != "" && string(ref.UID) == r.ClaimUID
+	if ofClaim || path.Base(plan.PathOf(n.volume)) == r.Directory {
+		return n.volume
+	}
+	return nil
+}
+
+// listedThough are reasons for which a pool of the right storage is closed: what is left there is
+// to be seen.
+var listedThough = []string{plan.ReasonScopeChanged, plan.ReasonOtherNode}
+
+// lookUpAtOnce bounds how many requests are in flight.
+const lookUpAtOnce = 16
+
+// lookUp reads the objects of records that none of those that were listed is of.
+func (p *program) lookUp(ctx context.Context, disks []disk, all *objects) {
+	if all.err != nil {
+		return
+	}
+	late := fmt.Errorf("no response within %s", apiDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, late)
+	defer cancel()
+	all.named = map[string]named{}
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	slots := make(chan struct{}, lookUpAtOnce)
+	for _, pv := range withoutObject(disks, *all) {
+		slots <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-slots }()
+			object, err := all.client.GetVolume(ctx, pv)
+			mu.Lock()
+			defer mu.Unlock()
+			all.named[pv] = named{object, err}
+		})
+	}
+	asking.Wait()
+	for pv, n := range all.named {
+		if n.err != nil {
+			fmt.Fprintf(p.stderr, "%s: warning: whether volume %s has a PersistentVolume is not known: %v\n",
+				name, printable(pv), n.err)
+			return // of the rest the states tell
+		}
+	}
+}
+
+func withoutObject(disks []disk, all objects) (names []string) {
+	for _, d := range disks {
+		if d.stranger != nil {
+			continue
+		}
+		known, others := ofPool(d.pool, all.volumes), ofPool(d.pool, all.others)
+		for _, v := range d.inventory.Volumes {
+			if v.Kind == record.Volume && known[v.PV] == nil && others[v.PV] == nil {
+				names = append(names, v.PV)
+			}
+		}
+	}
+	return names
+}
+
+// warnUnwatched says once what may be done about volumes that no daemon of this node watches.
+func (p *program) warnUnwatched(volumes []volumeRow) {
+	n, elsewhere := 0, map[string]int{}
+	for _, v := range volumes {
+		switch {
+		case v.Node != "":
+			elsewhere[v.Pool+" --from-node "+printable(v.Node)]++
+		case v.Unwatched:
+			n++
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(elsewhere)) {
+		fmt.Fprintf(p.stderr, "%s: warning: volumes that are here, "+
+			"and whose PersistentVolume is another node's: %d; "+
+			"if their disk was moved to this node for good, run: hostpath-provisioner import %s\n",
+			name, elsewhere[of], of)
+	}
+	if n > 0 {
+		fmt.Fprintf(p.stderr, "%s: warning: volumes whose PersistentVolume has not the labels "+
+			"by which this node's daemon finds it: %d; see LabelsMissing in troubleshooting.md\n", name, n)
+	}
+}
+
+// usage is what projects take, of a pool that limits volumes by them.
+func (p *program) usage(ctx context.Context, store *volume.Pool, report hostcheck.Report) (
+	by map[uint32]quota.Usage) {
+	all, err := store.Projects(ctx, report.Identity)
+	if err != nil {
+		fmt.Fprintf(p.stderr, "%s: warning: %v\n", name, err)
+	}
+	by = map[uint32]quota.Usage{}
+	for _, u := range all {
+		by[u.ID] = u
+	}
+	return by
+}
+
+// measured adds what a running daemon found in the directories of volumes without a quota.
+func (p *program) measured(disks []disk) []disk {
+	found, err := daemon.ReadUsage(p.runtimeDir)
+	if err != nil {
+		return disks // none runs, or it measured nothing
+	}
+	for i := range disks {
+		disks[i].measured = found.Pools[disks[i].pool]
+	}
+	return disks
+}
+
+// takes fills in what the volume's project takes.
+func (r *volumeRow) takes(usage map[uint32]quota.Usage, project uint32) {
+	u, known := usage[project]
+	if !known || project == 0 {
+		return
+	}
+	r.Used, r.Limit = &u.Bytes, u.Limit.Bytes
+	r.InodesUsed, r.InodesLimit = &u.Inodes, u.Limit.Inodes
+}
+
+// took fills in what the volume's directory took, where no project tells.
+func (r *volumeRow) took(measured map[string]volumeusage.Measured) {
+	if m, known := measured[r.Volume]; known && r.Used == nil {
+		r.Used, r.InodesUsed, r.Measured, r.Estimate = &m.Bytes, &m.Inodes, &m.At, m.Estimate
+	}
+}
+
+// used is what the table shows: "~" is an estimate, and the age that of what was measured.
+func (r volumeRow) used(now func() time.Time) string {
+	if r.Measured == nil {
+		return known(r.Used)
+	}
+	return taken(r.Used, r.Estimate) + ", " + age(*r.Measured, now()) + " ago"
 }

@@ -3,8 +3,11 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Load reads file and the conf.d/*.toml beside it in name order, where a later file's value
@@ -196,4 +199,74 @@ func (l *loader) finish() {
 
 func (l *loader) warn(s setting, format string, args ...any) {
 	l.warnings = append(l.warnings, Error{File: s.file, Line: s.line, Key: s.key(), Text: fmt.Sprintf(format, args...)})
+}
+
+// Error is one thing that is wrong, and where.
+type Error struct {
+	File string // as given to Load, or beside it
+	Line int    // from 1; 0 where no line says it (a key that is absent, a file that cannot be read)
+	Key  string // "pool.fast.path"; "" for the file as a whole
+	Text string
+	// Own: a pool shares files with a directory of the daemon.
+	Own bool
+	// Untrusted: a user other than root can write what root's commands believe (ErrUntrusted).
+	Untrusted bool
+}
+
+func (e Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	b.WriteString(": ")
+	if e.Key != "" {
+		b.WriteString(e.Key + ": ")
+	}
+	b.WriteString(e.Text)
+	return b.String()
+}
+
+// Errors is everything that is wrong, one line each, in the order of the files and their lines.
+type Errors []Error
+
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, one := range e {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Untrusted reports whether one is that others can write what root's commands believe.
+func (e Errors) Untrusted() bool {
+	return slices.ContainsFunc(e, func(one Error) bool { return one.Untrusted })
+}
+
+// order sorts findings as a reader meets them: files in the order they were read, then lines, then
+// what no line says.
+func order(found []Error, files []string) []Error {
+	slices.SortStableFunc(found, func(a, b Error) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(files, a.File), slices.Index(files, b.File)),
+			cmp.Compare(uint(a.Line-1), uint(b.Line-1)), // 0 becomes the largest
+			cmp.Compare(a.Key, b.Key),
+		)
+	})
+	return slices.Compact(found)
+}
+
+// HostNodeName is the name that kubelet gives this host's Node when nothing overrides it: the
+// host's name as the kernel has it, trimmed and in lower case
+// (k8s.io/kubernetes/pkg/util/node.GetHostname).
+func HostNodeName() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("the host's name: %w", err)
+	}
+	name := strings.ToLower(strings.TrimSpace(host))
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return "", fmt.Errorf("the host's name %q cannot be a node's name", host)
+	}
+	return name, nil
 }

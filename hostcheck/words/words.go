@@ -8,6 +8,7 @@
 package words
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -89,3 +90,27 @@ var number = regexp.MustCompile(`(^|[ (])[0-9][0-9A-Za-z.]*( [KMGTPE]?i?B\b)?`)
 // Same is what two messages have in common that differ in numbers alone. The free space of a disk
 // changes all the time, and what is said of it is not news each time.
 func Same(message string) string { return number.ReplaceAllString(message, "${1}#") }
+
+// Count writes a number of things: "1 volume", "3 volumes". what is a noun whose plural ends with
+// an s.
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Size writes a number of bytes for people, with a binary unit (IEC 80000-13) and rounded to the
+// nearest as in "1023 KiB", "1.5 TiB" and "150 GiB": one decimal below 100, none from there on and
+// none of bytes.
+func Size(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	value, unit := float64(n), 0
+	for value >= 1023.5 && unit < len(units)-1 { // from there on it would be rounded to 1024
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 || value >= 99.95 {
+		return fmt.Sprintf("%.0f %s", value, units[unit])
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}

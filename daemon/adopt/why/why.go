@@ -7,8 +7,10 @@ package why
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -195,4 +197,71 @@ func (n node) help() string {
 		return n.lost()
 	}
 	return fmt.Sprintf("on node %s: hostpath-provisioner status", words.Name(n.name))
+}
+
+// pod is the page of a pod, with those of its claims.
+func (a *asker) pod(ctx context.Context, namespace, name string) (Page, error) {
+	p, err := a.GetPod(ctx, namespace, name)
+	switch {
+	case err != nil:
+		return Page{}, err
+	case p == nil:
+		return Page{}, NotFoundError{"pod " + namespace + "/" + name}
+	}
+	page := Page{Object: "pod " + namespace + "/" + name, State: string(p.Status.Phase),
+		Events: a.events(ctx, p)}
+	if p.Spec.NodeName != "" {
+		page.State += ", on node " + words.Name(p.Spec.NodeName)
+	}
+	on := map[string][]string{} // claims by the nodes of their volumes
+	for _, claim := range plan.PodClaimNames(p, len(p.Spec.Volumes)) {
+		part, err := a.claim(ctx, namespace, claim, []*corev1.Pod{p})
+		if errors.As(err, new(NotFoundError)) {
+			part = Page{Object: "claim " + namespace + "/" + claim, State: "it does not exist",
+				Waits: "its being made", Help: "make it; a StatefulSet makes those of its own pods"}
+			err = nil
+		}
+		if !a.seen("claims", err) {
+			continue
+		}
+		page.Parts = append(page.Parts, part)
+		if part.on != "" {
+			on[part.on] = append(on[part.on], claim)
+		}
+	}
+	page.Waits, page.Help = podWaits(p, page.Parts, on)
+	return page, nil
+}
+
+// podWaits is what a pod waits for, of its claims.
+func podWaits(p *corev1.Pod, claims []Page, on map[string][]string) (what, help string) {
+	if len(on) > 1 {
+		var all []string
+		for node, names := range on {
+			slices.Sort(names)
+			names := strings.Join(names, ", ")
+			all = append(all, fmt.Sprintf("%s on node %s", names, words.Name(node)))
+		}
+		slices.Sort(all)
+		what = "claims that are on different nodes, and a pod runs on one: "
+		return what + strings.Join(all, "; "), "give all claims of a pod classes with WaitForFirstConsumer, " +
+			"or let all name one node in " + plan.ProvisionOnNode + "; and make again those without data"
+	}
+	var waiting []string
+	holds := ""
+	for _, c := range claims {
+		if c.Waits != "" {
+			waiting = append(waiting, c.Object)
+		} else if c.on != "" {
+			holds = fmt.Sprintf("; %s has its volume on node %s, so that the pod can run on no other",
+				c.Object, words.Name(c.on))
+		}
+	}
+	switch {
+	case len(waiting) > 0:
+		return strings.Join(waiting, ", ") + holds, ""
+	case p.Spec.NodeName == "" && p.Status.Phase == corev1.PodPending:
+		return "the scheduler" + unscheduled(p), ""
+	}
+	return "", ""
 }

@@ -153,3 +153,58 @@ func (s *session) openVolume(name string) (int, error) {
 	fd, err := openDir(s.root, name)
 	return fd, wrap("opening the directory", err)
 }
+
+// Open returns a descriptor (O_PATH) of a volume's directory, which the caller closes, and the
+// volume's record. It is ErrNotRecorded without a record, ErrPlace for a volume that is not in the
+// pool, and ErrForeign for what is no directory, or has something mounted on it.
+func (p *Pool) Open(ctx context.Context, id mounts.Identity, pv string) (fd int, r record.Record, err error) {
+	if err := record.CheckPV(pv); err != nil {
+		return -1, r, p.about(pv, fmt.Errorf("%w: %w", ErrNotRecorded, err))
+	}
+	fd = -1
+	err = p.on(ctx, id, pv, func(s *session) error {
+		r, r.Place, err = s.find(pv)
+		switch {
+		case err != nil:
+			return err
+		case r.Kind != record.Volume && r.Kind != record.Inline:
+			return fmt.Errorf("%w: the record is one of kind %q", ErrNotRecorded, r.Kind)
+		case r.Place != record.InPool:
+			return wrongPlace(r.Place)
+		}
+		fd, err = s.volumeDir(r.Directory)
+		return err
+	})
+	return fd, r, err
+}
+
+// readRecord reads the record of a volume. What it cannot decode is ErrDamaged.
+func readRecord(dir int, name, pv string) (record.Record, error) {
+	text, err := readFile(dir, name, record.MaxSize)
+	if err != nil {
+		return record.Record{}, err
+	}
+	return decodeVolume(text, pv)
+}
+
+// decodeVolume refuses what is recorded as another thing than a volume, an inline volume or a
+// snapshot: nothing of this package is right for it.
+func decodeVolume(text []byte, pv string) (record.Record, error) {
+	r, err := record.Decode(text, pv)
+	if err == nil && r.Kind != record.Volume && r.Kind != record.Snapshot && r.Kind != record.Inline {
+		return record.Record{}, fmt.Errorf("%w: it is of a %q, and %w", record.ErrDamaged, r.Kind, record.ErrNewer)
+	}
+	return r, err
+}
+
+// conflict is what an older record of a volume has that the record of one to be made has not, nil
+// if they agree.
+func conflict(r, old record.Record) error {
+	if old.Directory == r.Directory && old.ClaimUID == r.ClaimUID && old.Kind == r.Kind {
+		return nil
+	}
+	return fmt.Errorf("%w: directory %q for claim %s/%s with UID %s", ErrConflict, old.Directory, old.Namespace, old.Claim, old.ClaimUID)
+}
+
+// wrongPlace is the error of a call that does not work on a directory at p.
+func wrongPlace(p record.Place) error { return fmt.Errorf("%w: it is %s", ErrPlace, p.Describe()) }

@@ -3,18 +3,24 @@ package csi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"path"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi/target"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/keylock"
 )
 
@@ -138,4 +144,69 @@ func (r *plugin) NotifyRegistrationStatus(_ context.Context, s *registration.Reg
 		r.Log.Warn("kubelet did not register the driver " + r.Driver + ": " + s.Error)
 	}
 	return &registration.RegistrationStatusResponse{}, nil
+}
+
+// Below kubelet's root directory (pkg/kubelet/config: DefaultKubeletPluginsDirName,
+// DefaultKubeletPluginsRegistrationDirName).
+const (
+	plugins    = "plugins"
+	registry   = "plugins_registry"
+	socket     = "csi.sock"
+	registered = "-reg.sock"
+)
+
+// SocketPaths are the sockets of a driver below kubelet's root directory: the driver's own, and the
+// one that kubelet finds it by.
+func SocketPaths(root, driver string) []string {
+	return []string{path.Join(root, plugins, driver, socket), path.Join(root, registry, driver+registered)}
+}
+
+// OnSockets returns a Server for each driver whose sockets the service manager passed, in the order
+// of SocketPaths: which driver it is, and where kubelet's directory is, is in their paths. So what
+// is served is what systemd holds, whatever the configuration says by now.
+func OnSockets(passed []net.Listener) (servers []*Server, err error) {
+	if len(passed) == 0 || len(passed)%2 != 0 {
+		return nil, fmt.Errorf("%d sockets were passed, want that of each driver and that of its registration", len(passed))
+	}
+	for of := range slices.Chunk(passed, 2) {
+		s, err := onSockets(of)
+		if err != nil {
+			return nil, err
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+func onSockets(passed []net.Listener) (*Server, error) {
+	at := passed[0].Addr().String()
+	root, driver := path.Dir(path.Dir(path.Dir(at))), path.Base(path.Dir(at))
+	want := SocketPaths(root, driver)
+	if got := passed[1].Addr().String(); !strings.HasPrefix(at, "/") || at != want[0] || got != want[1] {
+		return nil, fmt.Errorf("sockets %q and %q are not those of a CSI driver below kubelet's directory", at, got)
+	}
+	return &Server{Driver: driver, Root: target.Root(root), sockets: passed}, nil
+}
+
+// GetPluginInfo is part of spec.IdentityServer.
+func (s *Server) GetPluginInfo(context.Context, *spec.GetPluginInfoRequest) (*spec.GetPluginInfoResponse, error) {
+	return &spec.GetPluginInfoResponse{Name: s.Driver, VendorVersion: s.Version}, nil
+}
+
+// GetPluginCapabilities is part of spec.IdentityServer. There is no controller service: the daemon
+// makes volumes. Volumes carry the node's own affinity, so the driver has no topology; those of
+// kubevirt's driver have the driver's.
+func (s *Server) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilitiesRequest) (*spec.GetPluginCapabilitiesResponse, error) {
+	r := &spec.GetPluginCapabilitiesResponse{}
+	if s.Driver == plan.KubevirtCSI {
+		r.Capabilities = append(r.Capabilities, &spec.PluginCapability{Type: &spec.PluginCapability_Service_{Service: &spec.PluginCapability_Service{
+			Type: spec.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+		}}})
+	}
+	return r, nil
+}
+
+// Probe is part of spec.IdentityServer. A closed pool is told of when a volume is published.
+func (s *Server) Probe(context.Context, *spec.ProbeRequest) (*spec.ProbeResponse, error) {
+	return &spec.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }

@@ -8,12 +8,18 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi/freeze"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
@@ -154,4 +160,133 @@ func (all *passedToCSI) add(file *os.File) error {
 		all.listeners = append(all.listeners, l)
 	}
 	return err
+}
+
+// idle is how long the service that looks under mount points stays without a question. A daemon
+// with such a pool asks every ten seconds.
+const idle = time.Minute
+
+// mountpointCommand is hostpath-provisioner-mountpoint.service, which systemd starts for a
+// question.
+func (p *program) mountpointCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "mountpoint", Short: "Look under the mount points of pools for the daemon", Hidden: true, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			socket, err := passedSocket()
+			if err != nil {
+				return err
+			}
+			log := slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo))
+			confined, err := daemon.ConfineLooker(p.config, filepath.Join(p.host, kept))
+			if err != nil { // the unit's sandbox is there all the same
+				log.Error("not confined: " + err.Error())
+			}
+			again := func(err error) error {
+				if err != nil && confined != nil && confined.Replaced("/etc/passwd", "/etc/group") != "" {
+					return fmt.Errorf("%w: %w", mountpoint.ErrStartAgain, err)
+				}
+				return err
+			}
+			s := mountpoint.Server{Look: hostcheck.LookUnder, Idle: idle, Log: log, Points: func() ([]string, error) {
+				points, err := configured(p, daemon.LookedUnder, mountPointsFile)
+				return points, again(err)
+			}, QuotaPools: func() ([]mountpoint.QuotaPool, error) {
+				pools, err := configured(p, daemon.QuotaPools, quotaPoolsFile)
+				return pools, again(err)
+			}}
+			return s.Serve(c.Context(), socket)
+		},
+	}
+}
+
+// configured returns what the service has to know of the configuration. Where that has errors, it
+// returns the error and what was kept of the last valid configuration that the generator read: the
+// daemon goes on with that one, and a new process of this service has no other memory of it. Root
+// alone may widen that list: the daemon may have been taken over.
+func configured[T any](p *program, of func(config.Config) []T, file string) ([]T, error) {
+	cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
+	if err != nil {
+		all, unread := keptList[T](p, file)
+		return all, errors.Join(err, unread)
+	}
+	return of(cfg), nil
+}
+
+func passedSocket() (*net.UnixConn, error) {
+	file := systemd.Passed(systemd.SocketMountpoint)
+	if file == nil {
+		return nil, usageError{errors.New("mountpoint is started by " + mountpoint.SocketUnit)}
+	}
+	defer file.Close()
+	conn, err := net.FilePacketConn(file)
+	if err != nil {
+		return nil, err
+	}
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, usageError{errors.New(mountpoint.SocketUnit + " passed a socket of another kind")}
+	}
+	return socket, nil
+}
+
+const lookName = "look"
+
+// lookCommand is what the daemon runs to learn whether a filesystem responds, before it confines
+// itself: a thread of its own that waits in the kernel would keep it from doing that.
+func (p *program) lookCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: lookName + " PATH", Short: "End when the filesystem of a path has responded", Hidden: true, Args: args(1, 1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			os.Stat(args[0]) // an error is a response
+			return nil
+		},
+	}
+}
+
+// responds waits for two seconds. A child that waits in the kernel ends some day, and is waited for
+// until then, by a thread that signals reach.
+func responds(path string) bool {
+	c := exec.Command("/proc/self/exe", lookName, path)
+	if err := c.Start(); err != nil {
+		return true
+	}
+	ended := make(chan struct{})
+	go func() { c.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return true
+	case <-time.After(2 * time.Second):
+		c.Process.Kill()
+		return false
+	}
+}
+
+// withdrawCommand is called when the package is removed: what the scheduler was told of this node
+// is taken back. The last node has it compare nothing any more.
+func (p *program) withdrawCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "withdraw-capacity", Short: "Take back what the scheduler was told of this node's capacity", Hidden: true, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			client, err := p.asNode(cfg)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), apiDeadline)
+			defer cancel()
+			var all storagecapacity.Group
+			for _, driver := range daemon.Self(cfg).Drivers() {
+				all = append(all, storagecapacity.New(storagecapacity.Options{
+					Provisioner: driver, Node: plan.NodeLabelValue(cfg.Node),
+					API: client.Publishing(driver),
+					Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)),
+				}))
+			}
+			return errors.Join(all.Withdraw(ctx, false),
+				client.DeleteNodeLease(ctx, cfg.Node, leadership.Identity(cfg.Node)))
+		},
+	}
 }
