@@ -107,14 +107,14 @@ func New(version string, from Sources) *Metrics {
 	}
 	m.Registry.MustRegister(m.provisioned, m.refused, m.removed, m.parts, m.expansions, m.snapshots,
 		m.duration, m.open, m.closed, m.probe, m.checks, m.refusals, m.reloaded, m.reloadedAt, m.away,
-		volumeCount{from.Volumes}, stateCount{from.States}, roomOf{from.Rooms}, workOf{from.Work},
-		healthOf{from.Health}, buildInfo(version), collectors.NewGoCollector(),
+		buildInfo(version), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for _, s := range m.sizes {
 		m.Registry.MustRegister(s.gauge)
 	}
 	m.usage.pools = map[string]usage.Pool{}
-	m.Registry.MustRegister(&m.usage)
+	m.Registry.MustRegister(atScrape{m.usage.figures(), m.usage.tell})
+	m.Registry.MustRegister(from.collectors()...)
 	return m
 }
 
@@ -216,128 +216,6 @@ func buildInfo(version string) prometheus.Collector {
 	g := gauge("build_info", "1, with the version of the daemon and of Go.", "version", "goversion")
 	g.WithLabelValues(version, runtime.Version()).Set(1)
 	return g
-}
-
-// volumeCount counts the volume objects at scrape time.
-type volumeCount struct{ count func() map[string]int }
-
-func (volumeCount) desc() *prometheus.Desc {
-	return prometheus.NewDesc(namespace+"_pool_volumes", "Volume objects of this node, by pool.", []string{"pool"}, nil)
-}
-
-// Describe is part of prometheus.Collector.
-func (v volumeCount) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc() }
-
-// Collect is part of prometheus.Collector.
-func (v volumeCount) Collect(ch chan<- prometheus.Metric) {
-	for pool, n := range v.count() {
-		ch <- prometheus.MustNewConstMetric(v.desc(), prometheus.GaugeValue, float64(n), pool)
-	}
-}
-
-// stateCount counts the volumes in each state at scrape time.
-type stateCount struct {
-	count func() map[string]map[string]int
-}
-
-func (stateCount) desc() *prometheus.Desc {
-	return prometheus.NewDesc(namespace+"_volumes",
-		"Volumes of the pool by state, as the volumes command has them; each is counted once.",
-		[]string{"pool", "state"}, nil)
-}
-
-// Describe is part of prometheus.Collector.
-func (s stateCount) Describe(ch chan<- *prometheus.Desc) { ch <- s.desc() }
-
-// Collect is part of prometheus.Collector.
-func (s stateCount) Collect(ch chan<- prometheus.Metric) {
-	if s.count == nil {
-		return
-	}
-	for pool, states := range s.count() {
-		for state, n := range states {
-			ch <- prometheus.MustNewConstMetric(s.desc(), prometheus.GaugeValue, float64(n), pool, state)
-		}
-	}
-}
-
-// roomOf collects Room at scrape time.
-type roomOf struct{ rooms func() map[string]Room }
-
-var (
-	provisionable = prometheus.NewDesc(namespace+"_pool_provisionable_bytes", "What one more volume can get: what is available, less the reserve, and no more than was not promised.", []string{"pool"}, nil)
-	used          = prometheus.NewDesc(namespace+"_pool_used_bytes",
-		"What the pool's volumes take, by their quotas, or what is in use on the filesystem "+
-			"that is the pool's alone, or by their directories; absent where none is known.",
-		[]string{"pool"}, nil)
-	usedEstimate = prometheus.NewDesc(namespace+"_pool_used_estimate",
-		"1 if pool_used_bytes is by directories and one of them was not read to its end, else 0.",
-		[]string{"pool"}, nil)
-	promised = prometheus.NewDesc(namespace+"_pool_promised_bytes", "What the pool keeps for its volumes, whether or not they use it: the sum of their sizes.", []string{"pool"}, nil)
-)
-
-// Describe is part of prometheus.Collector.
-func (roomOf) Describe(ch chan<- *prometheus.Desc) {
-	ch <- provisionable
-	ch <- used
-	ch <- usedEstimate
-	ch <- promised
-}
-
-// Collect is part of prometheus.Collector.
-func (r roomOf) Collect(ch chan<- prometheus.Metric) {
-	for pool, room := range r.rooms() {
-		ch <- prometheus.MustNewConstMetric(provisionable, prometheus.GaugeValue, float64(room.Free), pool)
-		if room.Used != nil {
-			ch <- prometheus.MustNewConstMetric(used, prometheus.GaugeValue, float64(*room.Used), pool)
-			ch <- prometheus.MustNewConstMetric(usedEstimate, prometheus.GaugeValue,
-				boolean(room.Estimate), pool)
-		}
-		if room.Counted {
-			ch <- prometheus.MustNewConstMetric(promised, prometheus.GaugeValue, float64(room.Promised), pool)
-		}
-	}
-}
-
-// healthOf collects Health at scrape time.
-type healthOf struct{ health func() Health }
-
-var (
-	ready            = prometheus.NewDesc(namespace+"_ready", "1 if claims can be provisioned, 0 if they wait for the daemon or for the API; pools have pool_open.", nil, nil)
-	apiUp            = prometheus.NewDesc(namespace+"_api_up", "1 if the API was read and nothing is wrong with it now, 0 if claims wait for it.", nil, nil)
-	credentialExpiry = prometheus.NewDesc(namespace+"_credential_expiry_timestamp_seconds", "When the credential ends with which this daemon talks to the API server; absent if that is not known.", nil, nil)
-	apiLast          = prometheus.NewDesc(namespace+"_api_last_success_timestamp_seconds", "When the API server last took a request of this daemon or sent it something; 0 is never.", nil, nil)
-	inForce          = prometheus.NewDesc(namespace+"_config_in_force",
-		"1 if the configuration on disk is the one in force, 0 if it has errors, needs a restart, "+
-			"or was changed and not reloaded.", nil, nil)
-	dropped = prometheus.NewDesc(namespace+"_events_dropped_total", "Events on claims, volumes and pods that were not written, because too many waited for the API.", []string{"type"}, nil)
-)
-
-// Describe is part of prometheus.Collector.
-func (healthOf) Describe(ch chan<- *prometheus.Desc) {
-	ch <- ready
-	ch <- apiUp
-	ch <- apiLast
-	ch <- credentialExpiry
-	ch <- inForce
-	ch <- dropped
-}
-
-// Collect is part of prometheus.Collector.
-func (h healthOf) Collect(ch chan<- prometheus.Metric) {
-	now, last := h.health(), 0.0
-	if !now.LastSuccess.IsZero() {
-		last = float64(now.LastSuccess.UnixMilli()) / 1000
-	}
-	ch <- prometheus.MustNewConstMetric(ready, prometheus.GaugeValue, boolean(now.Ready))
-	ch <- prometheus.MustNewConstMetric(apiUp, prometheus.GaugeValue, boolean(now.APIUp))
-	ch <- prometheus.MustNewConstMetric(apiLast, prometheus.GaugeValue, last)
-	if !now.CredentialExpiry.IsZero() {
-		ch <- prometheus.MustNewConstMetric(credentialExpiry, prometheus.GaugeValue, float64(now.CredentialExpiry.Unix()))
-	}
-	ch <- prometheus.MustNewConstMetric(inForce, prometheus.GaugeValue, boolean(now.ConfigInForce))
-	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedNormal), "Normal")
-	ch <- prometheus.MustNewConstMetric(dropped, prometheus.CounterValue, float64(now.DroppedWarning), "Warning")
 }
 
 // Expect creates the series of each pool with the value 0, so that rate() sees the first increase.

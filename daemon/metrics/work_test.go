@@ -36,17 +36,16 @@ func TestWork(t *testing.T) {
 				n++
 			}
 		}
-		help := map[string]string{"work_running": workRunning.String(), "work_files": workFiles.String(),
-			"work_bytes": workBytes.String()}[strings.TrimPrefix(name, namespace+"_")]
+		help := map[string]string{"work_running": workRunning.desc.String(),
+			"work_files": workFiles.desc.String(), "work_bytes": workBytes.desc.String()}[strings.TrimPrefix(name, namespace+"_")]
 		_, help, _ = strings.Cut(help, `help: "`)
 		help, _, _ = strings.Cut(help, `"`)
 		text = "# HELP " + name + " " + help + "\n# TYPE " + name + " gauge\n" + text
 		if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(text), name); err != nil {
 			t.Error(err)
 		}
-		all := workOf{func() map[string][]volume.Work { return work }}
-		if got := testutil.CollectAndCount(all, name); got != n {
-			t.Errorf("%s has %d series, want %d", name, got, n)
+		if got, err := testutil.GatherAndCount(m.Registry, name); err != nil || got != n {
+			t.Errorf("%s has %d series, want %d: %v", name, got, n, err)
 		}
 	}
 }
