@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,14 +43,11 @@ var (
 		"paths":         setPaths,
 		"mount_point":   text(func(p *Pool, s string) error { p.MountPoint = s; return checkPoolPath(s) }),
 		"require_mount": truth(func(p *Pool, b bool) { p.RequireMount = b }),
-		"immutable": text(func(p *Pool, s string) error {
-			p.Immutable = s
-			return oneOf(s, ImmutableRequire, ImmutableWarn, ImmutableOff)
-		}),
-		"filesystem": text(func(p *Pool, s string) error { p.Filesystem = s; return checkFilesystem(s) }),
-		"device":     text(func(p *Pool, s string) error { p.Device = s; return checkDevice(s) }),
-		"scope":      text(func(p *Pool, s string) error { p.Scope = s; return checkScope(s) }),
-		"exclusive":  truth(func(p *Pool, b bool) { p.Exclusive = b }),
+		"immutable":     choice(func(p *Pool) *string { return &p.Immutable }, ImmutableRequire, ImmutableWarn, ImmutableOff),
+		"filesystem":    text(func(p *Pool, s string) error { p.Filesystem = s; return checkFilesystem(s) }),
+		"device":        text(func(p *Pool, s string) error { p.Device = s; return checkDevice(s) }),
+		"scope":         choice(func(p *Pool) *string { return &p.Scope }, ScopeNode, ScopeShared, ScopeEveryNode),
+		"exclusive":     truth(func(p *Pool, b bool) { p.Exclusive = b }),
 		"source": text(func(p *Pool, s string) error {
 			p.Source, p.SourceSet = s, true
 			return oneOf(s, SourceHost, SourceLocal, SourceCSI)
@@ -61,25 +59,14 @@ var (
 			p.Directory, err = ParsePattern(s)
 			return err
 		}),
-		"on_delete": text(func(p *Pool, s string) error { p.OnDelete = s; return oneOf(s, DeleteRemove, DeleteArchive) }),
-		"reclaim_policy": text(func(p *Pool, s string) error {
-			p.ReclaimPolicy = s
-			return oneOf(s, PolicyDelete, PolicyRetain)
-		}),
-		"selinux_type": text(func(p *Pool, s string) error { p.SELinuxType = s; return checkSELinuxType(s) }),
-		"accept":       setAccept,
-		"quota": text(func(p *Pool, s string) error {
-			p.Quota = s
-			return oneOf(s, QuotaOff, QuotaProject, QuotaCeph)
-		}),
-		"clones": text(func(p *Pool, s string) error {
-			p.Clones = s
-			return oneOf(s, ClonesOff, ClonesReflink, ClonesCopy)
-		}),
-		"snapshots": text(func(p *Pool, s string) error {
-			p.Snapshots = s
-			return oneOf(s, SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy)
-		}),
+		"on_delete":      choice(func(p *Pool) *string { return &p.OnDelete }, DeleteRemove, DeleteArchive),
+		"reclaim_policy": choice(func(p *Pool) *string { return &p.ReclaimPolicy }, PolicyDelete, PolicyRetain),
+		"selinux_type":   text(func(p *Pool, s string) error { p.SELinuxType = s; return checkSELinuxType(s) }),
+		"accept":         setAccept,
+		"quota":          choice(func(p *Pool) *string { return &p.Quota }, QuotaOff, QuotaProject, QuotaCeph),
+		"clones":         choice(func(p *Pool) *string { return &p.Clones }, ClonesOff, ClonesReflink, ClonesCopy),
+		"snapshots": choice(func(p *Pool) *string { return &p.Snapshots },
+			SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy),
 		"pause_limit":             text(setPauseLimit),
 		"inline_volumes":          text(setInlineVolumes),
 		"quota_ids":               setQuotaIDs,
@@ -140,22 +127,25 @@ func typeName(v any) string {
 	}
 }
 
-func oneOf(s string, allowed ...string) error {
-	if slices.Contains(allowed, s) {
+// want returns what is wrong unless all is well.
+func want(well bool, otherwise string, s string) error {
+	if well {
 		return nil
 	}
-	return fmt.Errorf("%q is not one of %s", s, strings.Join(allowed, ", "))
+	return fmt.Errorf(otherwise, s)
 }
 
-func checkScope(s string) error {
-	return oneOf(s, ScopeNode, ScopeShared, ScopeEveryNode)
+func oneOf(s string, allowed ...string) error {
+	return want(slices.Contains(allowed, s), "%q is not one of "+strings.Join(allowed, ", "), s)
+}
+
+// choice sets a field to one of several words.
+func choice[T any](field func(*T) *string, allowed ...string) func(*T, any) error {
+	return text(func(t *T, s string) error { *field(t) = s; return oneOf(s, allowed...) })
 }
 
 func checkNamespace(s string) error {
-	if len(validation.IsDNS1123Label(s)) > 0 {
-		return fmt.Errorf("%q cannot be a namespace", s)
-	}
-	return nil
+	return want(len(validation.IsDNS1123Label(s)) == 0, "%q cannot be a namespace", s)
 }
 
 // CheckProvisioner returns what is wrong with a provisioner name: what the API server asks of
@@ -174,17 +164,12 @@ func CheckProvisioner(s string) error {
 }
 
 func checkNode(s string) error {
-	if len(validation.IsDNS1123Subdomain(s)) > 0 {
-		return fmt.Errorf("%q cannot be a node's name", s)
-	}
-	return nil
+	return want(len(validation.IsDNS1123Subdomain(s)) == 0, "%q cannot be a node's name", s)
 }
 
 func checkPoolName(s string) error {
-	if len(validation.IsDNS1123Label(s)) > 0 {
-		return fmt.Errorf("%q is not a pool's name: want lower-case letters, digits and - between them, 63 at most", s)
-	}
-	return nil
+	return want(len(validation.IsDNS1123Label(s)) == 0, "%q is not a pool's name: want lower-case letters, "+
+		"digits and - between them, 63 at most", s)
 }
 
 func checkListen(s string) error {
@@ -245,10 +230,7 @@ func under(p, dir string) bool {
 var fsType = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
 func checkFilesystem(s string) error {
-	if !fsType.MatchString(s) {
-		return fmt.Errorf("%q is not a filesystem type as in /proc/filesystems", s)
-	}
-	return nil
+	return want(fsType.MatchString(s), "%q is not a filesystem type as in /proc/filesystems", s)
 }
 
 // network is server:/export; the server may be an IPv6 address in brackets.
@@ -258,10 +240,8 @@ var network = regexp.MustCompile(`^(\[[0-9A-Fa-f:.%a-z]+\]|[^/:\s\[\]]+):/\S*$`)
 var selinuxType = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 
 func checkSELinuxType(s string) error {
-	if s != "" && (!selinuxType.MatchString(s) || len(s) > 128) {
-		return fmt.Errorf("%q cannot be an SELinux type: want one such as \"container_file_t\", without user, role and level", s)
-	}
-	return nil
+	return want(s == "" || selinuxType.MatchString(s) && len(s) <= 128, "%q cannot be an SELinux type: "+
+		"want one such as \"container_file_t\", without user, role and level", s)
 }
 
 func checkDevice(s string) error {
@@ -305,10 +285,7 @@ func setOwner(p *Pool, s string) (err error) {
 	p.Owner = s
 	p.UID, err = id(s, "user", func(name string) (string, error) {
 		u, err := user.Lookup(name)
-		if err != nil {
-			return "", err
-		}
-		return u.Uid, nil
+		return cmp.Or(u, &user.User{}).Uid, err
 	})
 	return err
 }
@@ -317,10 +294,7 @@ func setGroup(p *Pool, s string) (err error) {
 	p.Group = s
 	p.GID, err = id(s, "group", func(name string) (string, error) {
 		g, err := user.LookupGroup(name)
-		if err != nil {
-			return "", err
-		}
-		return g.Gid, nil
+		return cmp.Or(g, &user.Group{}).Gid, err
 	})
 	return err
 }
