@@ -168,3 +168,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return true
 	}
 }
+
+// signal has a channel of one item have it; it never blocks.
+func signal(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

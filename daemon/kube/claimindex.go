@@ -32,16 +32,10 @@ func (c *Client) HasClaimPolicy(ctx context.Context) (bool, error) {
 // (claimindex.Identity) once both were read, and with each change, until ctx ends.
 func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)) {
 	changed := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
 	policies := NewInformer(indexKind.source(c, ofClaimIndex), nil,
-		func(_, _ *admissionv1.MutatingAdmissionPolicy) { notify() }).WatchList()
+		func(_, _ *admissionv1.MutatingAdmissionPolicy) { signal(changed) }).WatchList()
 	bindings := NewInformer(indexBindingKind.source(c, ofClaimIndex), nil,
-		func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { notify() }).WatchList()
+		func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { signal(changed) }).WatchList()
 	go RunOptional(ctx, policies)
 	go RunOptional(ctx, bindings)
 	for _, synced := range []<-chan struct{}{policies.Synced(), bindings.Synced()} {

@@ -153,10 +153,7 @@ func (t *connection) observe(code int, optional bool) {
 
 // suspect has FollowKubeconfig look whether the credential is still the right one.
 func (t *connection) suspect() {
-	select {
-	case t.stale <- struct{}{}:
-	default:
-	}
+	signal(t.stale)
 }
 
 // reread uses the kubeconfig if it has changed, or a file that it names, or the renewed token, and

@@ -63,10 +63,7 @@ func (c *Client) Event(ref corev1.ObjectReference, eventType, reason, message st
 // wake has both lanes look at the queue.
 func (e *eventWriter) wake() {
 	for _, l := range e.lanes {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
+		signal(l.wake)
 	}
 }
 

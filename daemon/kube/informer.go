@@ -116,10 +116,7 @@ func (s *Informer[T]) List() []T {
 // for the list.
 func (s *Informer[T]) Relist() {
 	s.wanted.Add(1)
-	select {
-	case s.relist <- struct{}{}:
-	default:
-	}
+	signal(s.relist)
 }
 
 // Whole reports whether the list that was requested last was read to its end.

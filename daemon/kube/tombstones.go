@@ -148,10 +148,7 @@ func (g *tombstoneGC) added(group string, at, local time.Time) {
 	g.mu.Lock()
 	g.groups[group], g.latest, g.latestLocal = time.Time{}, at, local
 	g.mu.Unlock()
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
+	signal(g.wake)
 }
 
 // due returns and forgets the groups to collect, and the time of the server's clock. all reports,

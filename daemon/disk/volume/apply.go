@@ -56,15 +56,7 @@ func (a Applied) Err() error {
 // visited.
 func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string, work *progress.Work) (
 	done Applied, err error) {
-	err = p.about(pv, func() error {
-		if err := record.CheckPV(pv); err != nil {
-			return err
-		}
-		s, err := p.begin(ctx, id, "limiting volume "+pv)
-		if err != nil {
-			return err
-		}
-		defer s.end()
+	err = p.beside(ctx, id, "limiting", pv, func(s *session) error {
 		if err := s.only(); err != nil {
 			return err
 		}
@@ -84,7 +76,7 @@ func (p *Pool) Apply(ctx context.Context, id mounts.Identity, pv string, work *p
 		}
 		s.pool.crashPoint("walked")
 		return s.finishApply(ctx, dir, r)
-	}())
+	})
 	return done, err
 }
 

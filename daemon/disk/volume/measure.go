@@ -75,19 +75,11 @@ type measuring struct {
 
 func (p *Pool) measuring(ctx context.Context, id mounts.Identity, pv string,
 	work func(measuring) error) error {
-	return p.about(pv, func() error {
-		if err := record.CheckPV(pv); err != nil {
-			return err
-		}
-		if !p.measures.CompareAndSwap(false, true) {
-			return errMeasures
-		}
-		defer p.measures.Store(false)
-		s, err := p.begin(ctx, id, "measuring volume "+pv)
-		if err != nil {
-			return err
-		}
-		defer s.end()
+	if !p.measures.CompareAndSwap(false, true) {
+		return p.about(pv, errMeasures)
+	}
+	defer p.measures.Store(false)
+	return p.beside(ctx, id, "measuring", pv, func(s *session) error {
 		s.call.patient.Store(true)
 		r, place, err := s.find(pv)
 		if err != nil {
@@ -104,7 +96,7 @@ func (p *Pool) measuring(ctx context.Context, id mounts.Identity, pv string,
 		now := time.Now()
 		pace := &pace{ctx: ctx, pool: p, call: s.call, began: now}
 		return s.detached(work(measuring{pace, top, now.Add(p.measureFor)}))
-	}())
+	})
 }
 
 // entry is what an entry of a directory takes.

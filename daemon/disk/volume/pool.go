@@ -269,6 +269,22 @@ func (p *Pool) on(ctx context.Context, id mounts.Identity, pv string, work func(
 	}())
 }
 
+// beside runs work on a volume. It waits for no other call, and none waits for it.
+func (p *Pool) beside(ctx context.Context, id mounts.Identity, doing, pv string,
+	work func(*session) error) error {
+	return p.about(pv, func() error {
+		if err := record.CheckPV(pv); err != nil {
+			return err
+		}
+		s, err := p.begin(ctx, id, doing+" volume "+pv)
+		if err != nil {
+			return err
+		}
+		defer s.end()
+		return work(s)
+	}())
+}
+
 // about says which pool and volume an error is about.
 func (p *Pool) about(pv string, err error) error {
 	if err == nil {

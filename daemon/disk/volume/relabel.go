@@ -59,15 +59,7 @@ func (r Relabelled) Err() error {
 // It does not wait for other calls: a volume that is moved to the trash meanwhile is relabelled
 // there.
 func (p *Pool) Relabel(ctx context.Context, id mounts.Identity, pv string, o Relabelling) (done Relabelled, err error) {
-	err = p.about(pv, func() error {
-		if err := record.CheckPV(pv); err != nil {
-			return err
-		}
-		s, err := p.begin(ctx, id, "relabelling volume "+pv)
-		if err != nil {
-			return err
-		}
-		defer s.end()
+	err = p.beside(ctx, id, "relabelling", pv, func(s *session) error {
 		r, place, err := s.find(pv)
 		if err != nil {
 			return err
@@ -86,7 +78,7 @@ func (p *Pool) Relabel(ctx context.Context, id mounts.Identity, pv string, o Rel
 		err = tree.Walk(ctx, fd, ".", w.visit)
 		done = w.done
 		return err
-	}())
+	})
 	return done, err
 }
 
