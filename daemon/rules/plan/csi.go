@@ -146,9 +146,10 @@ type InlineFacts struct {
 	Room   capacity.Room
 	// Records are those of the pool.
 	Records []record.Record
+	bytes   int64 // Size
 }
 
-type inlineRule func(f InlineFacts, size int64) string
+type inlineRule func(f InlineFacts) (refused string, applies bool)
 
 // inlineRules: the first that applies refuses. What there is already costs nothing more, and is
 // made again after the pod's node was down.
@@ -157,18 +158,11 @@ var inlineRules = []inlineRule{inlineMalformed, inlineOff, inlineClosed, inlineS
 // ForInline returns the size of an inline volume that is to be made, in bytes, and why it is not,
 // "" if it is.
 func ForInline(f InlineFacts) (size int64, refused string) {
-	size, refused = inlineBytes(f.Size)
-	for _, rule := range inlineRules {
-		if refused != "" {
-			break
-		}
-		refused = rule(f, size)
+	if f.bytes, refused = inlineBytes(f.Size); refused != "" {
+		return f.bytes, refused
 	}
-	return size, strings.TrimPrefix(refused, granted)
+	return f.bytes, Decide(inlineRules, f, "")
 }
-
-// granted is what a rule returns that ends the list and refuses nothing.
-const granted = "granted"
 
 // parseable reports whether a size, which any user wrote, is short: ParseQuantity computes
 // 1e-30000000 for 15 seconds, and 1e-2000000000 for longer than anybody waits. The API server has
@@ -205,64 +199,50 @@ func inlineBytes(text string) (size int64, refused string) {
 	return size, ""
 }
 
-func inlineMalformed(f InlineFacts, _ int64) string {
-	if !InlineHandle(f.Handle) || record.CheckDirectory(f.UID) != nil {
-		return fmt.Sprintf("handle %s is none that kubelet gives to a volume of pod %s", words.Quoted(f.Handle), words.Quoted(f.UID))
-	}
-	return ""
+func inlineMalformed(f InlineFacts) (string, bool) {
+	return fmt.Sprintf("handle %s is none that kubelet gives to a volume of pod %s",
+			words.Quoted(f.Handle), words.Quoted(f.UID)),
+		!InlineHandle(f.Handle) || record.CheckDirectory(f.UID) != nil
 }
 
-func inlineOff(f InlineFacts, _ int64) string {
-	if f.Pool.Inline == 0 || f.Pool.Source != SourceCSI || f.Pool.Scope != ScopeNode {
-		return fmt.Sprintf("pool %s has no inline volumes (inline_volumes)", f.Pool.Name)
-	}
-	return ""
+func inlineOff(f InlineFacts) (string, bool) {
+	return fmt.Sprintf("pool %s has no inline volumes (inline_volumes)", f.Pool.Name),
+		f.Pool.Inline == 0 || f.Pool.Source != SourceCSI || f.Pool.Scope != ScopeNode
 }
 
-func inlineClosed(f InlineFacts, _ int64) string {
-	if f.Closed != "" {
-		return fmt.Sprintf("pool %s: %s", f.Pool.Name, f.Closed)
-	}
-	return ""
+func inlineClosed(f InlineFacts) (string, bool) {
+	return fmt.Sprintf("pool %s: %s", f.Pool.Name, f.Closed), f.Closed != ""
 }
 
-func inlineSmall(_ InlineFacts, size int64) string {
-	if size < inlineLeast {
-		return fmt.Sprintf("its %s is %s, and the least is %s", InlineSize, words.Size(uint64(size)), words.Size(inlineLeast))
-	}
-	return ""
+func inlineSmall(f InlineFacts) (string, bool) {
+	return fmt.Sprintf("its %s is %s, and the least is %s", InlineSize,
+		words.Size(uint64(f.bytes)), words.Size(inlineLeast)), f.bytes < inlineLeast
 }
 
-func inlineThere(f InlineFacts, _ int64) string {
-	there := slices.ContainsFunc(f.Records, func(r record.Record) bool {
+// inlineThere refuses nothing: it is made already.
+func inlineThere(f InlineFacts) (string, bool) {
+	return "", slices.ContainsFunc(f.Records, func(r record.Record) bool {
 		return r.Kind == record.Inline && r.PV == f.Handle && r.ClaimUID == f.UID && r.Place != record.Emptying
 	})
-	if there {
-		return granted
-	}
-	return ""
 }
 
-func inlineMany(f InlineFacts, _ int64) string {
-	if n, _ := inlineTaken(f.Records); n >= inlineMost {
-		return fmt.Sprintf("pool %s has %d inline volumes, which is the most", f.Pool.Name, n)
-	}
-	return ""
+func inlineMany(f InlineFacts) (string, bool) {
+	n, _ := inlineTaken(f.Records)
+	return fmt.Sprintf("pool %s has %d inline volumes, which is the most", f.Pool.Name, n),
+		n >= inlineMost
 }
 
-func inlineBudget(f InlineFacts, size int64) string {
-	if _, taken := inlineTaken(f.Records); taken > f.Pool.Inline || uint64(size) > f.Pool.Inline-taken {
-		return fmt.Sprintf("pool %s: it would be promised %s, and of %s for all inline volumes (inline_volumes) %s are promised",
-			f.Pool.Name, words.Size(uint64(size)), words.Size(f.Pool.Inline), words.Size(taken))
-	}
-	return ""
+func inlineBudget(f InlineFacts) (string, bool) {
+	_, taken := inlineTaken(f.Records)
+	return fmt.Sprintf("pool %s: it would be promised %s, and of %s for all inline volumes "+
+			"(inline_volumes) %s are promised",
+			f.Pool.Name, words.Size(uint64(f.bytes)), words.Size(f.Pool.Inline), words.Size(taken)),
+		taken > f.Pool.Inline || uint64(f.bytes) > f.Pool.Inline-taken
 }
 
-func inlineTooLarge(f InlineFacts, size int64) string {
-	if uint64(size) > f.Room.Free {
-		return fmt.Sprintf("pool %s: it would be promised %s, and %s is available", f.Pool.Name, words.Size(uint64(size)), words.Size(f.Room.Free))
-	}
-	return ""
+func inlineTooLarge(f InlineFacts) (string, bool) {
+	return fmt.Sprintf("pool %s: it would be promised %s, and %s is available", f.Pool.Name,
+		words.Size(uint64(f.bytes)), words.Size(f.Room.Free)), uint64(f.bytes) > f.Room.Free
 }
 
 // inlineTaken is how many inline volumes there are, and what they are promised together. What is
