@@ -25,13 +25,9 @@ func (p *program) backupCommand() *cobra.Command {
 			"claims as JSON without what binds them in this cluster alone. kubectl create -f\n" +
 			"makes them again where they are lost. The data is not in it.",
 		Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, _, err := p.loadPools(nil)
-			if err != nil {
-				return err
-			}
-			return p.backup(c.Context(), cfg)
-		},
+		RunE: p.ofPools(func(ctx context.Context, cfg config.Config, _ []config.Pool) error {
+			return p.backup(ctx, cfg)
+		}),
 	}
 }
 

@@ -374,6 +374,18 @@ func (p *program) loadPool(args []string) (config.Config, config.Pool, error) {
 	return cfg, pools[0], nil
 }
 
+// ofPools is a command about the configured pools, or those that its argument names.
+func (p *program) ofPools(run func(context.Context, config.Config, []config.Pool) error) func(
+	*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		cfg, pools, err := p.loadPools(args)
+		if err != nil {
+			return err
+		}
+		return run(c.Context(), cfg, pools)
+	}
+}
+
 // loadPools is load, with the pools of the name in the arguments, or all of them without a name.
 func (p *program) loadPools(args []string) (cfg config.Config, pools []config.Pool, err error) {
 	if cfg, err = p.load(); err == nil {

@@ -266,16 +266,12 @@ func responds(path string) bool {
 func (p *program) withdrawCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "withdraw-capacity", Short: "Take back what the scheduler was told of this node's capacity", Hidden: true, Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
+		RunE: p.ofPools(func(ctx context.Context, cfg config.Config, _ []config.Pool) error {
 			client, err := p.asNode(cfg)
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(c.Context(), apiDeadline)
+			ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 			defer cancel()
 			var all storagecapacity.Group
 			for _, driver := range daemon.Self(cfg).Drivers() {
@@ -287,6 +283,6 @@ func (p *program) withdrawCommand() *cobra.Command {
 			}
 			return errors.Join(all.Withdraw(ctx, false),
 				client.DeleteNodeLease(ctx, cfg.Node, leadership.Identity(cfg.Node)))
-		},
+		}),
 	}
 }

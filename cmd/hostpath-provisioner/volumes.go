@@ -76,13 +76,9 @@ func (p *program) volumesCommand() *cobra.Command {
 		ValidArgsFunction: p.completePools,
 		Short:             "List what is in the pools, with what the API has for it",
 		Args:              args(0, 1),
-		RunE: func(c *cobra.Command, args []string) error {
-			cfg, pools, err := p.loadPools(args)
-			if err != nil {
-				return err
-			}
-			return p.volumes(c.Context(), cfg, pools, asJSON)
-		},
+		RunE: p.ofPools(func(ctx context.Context, cfg config.Config, pools []config.Pool) error {
+			return p.volumes(ctx, cfg, pools, asJSON)
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

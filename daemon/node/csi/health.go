@@ -19,11 +19,8 @@ import (
 // directory: with project quotas of ext4 and xfs, or a limit of CephFS, those of the volume, and
 // else of the whole pool. Nothing is walked through.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, r *spec.NodeGetVolumeStatsRequest) (*spec.NodeGetVolumeStatsResponse, error) {
-	switch {
-	case r.VolumeId == "":
-		return nil, status.Error(codes.InvalidArgument, "no volume_id")
-	case r.VolumePath == "":
-		return nil, status.Error(codes.InvalidArgument, "no volume_path")
+	if err := named(field{"volume_id", r.VolumeId}, field{"volume_path", r.VolumePath}); err != nil {
+		return nil, err
 	}
 	t, err := s.Root.Open(r.VolumePath)
 	switch {
@@ -79,8 +76,8 @@ func usage(st unix.Statfs_t) []*spec.VolumeUsage {
 // NodeGetVolumeHealth is part of spec.NodeServer. A volume that no open pool has may be in one that
 // is closed: in which, only its object says, which is not in the request.
 func (s *Server) NodeGetVolumeHealth(ctx context.Context, r *spec.NodeGetVolumeHealthRequest) (*spec.NodeGetVolumeHealthResponse, error) {
-	if r.VolumeId == "" {
-		return nil, status.Error(codes.InvalidArgument, "no volume_id")
+	if err := named(field{"volume_id", r.VolumeId}); err != nil {
+		return nil, err
 	}
 	known, shut, err := s.Pools.Known(ctx, r.VolumeId)
 	switch {

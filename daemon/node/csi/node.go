@@ -89,15 +89,26 @@ func (s *Server) open(ctx context.Context, r *spec.NodePublishVolumeRequest, t *
 	return s.Pools.Open(ctx, r.VolumeId, r.VolumeContext)
 }
 
+// field is a field of a request that has to be there.
+type field struct{ name, value string }
+
+func named(all ...field) error {
+	for _, one := range all {
+		if one.value == "" {
+			return status.Error(codes.InvalidArgument, "no "+one.name)
+		}
+	}
+	return nil
+}
+
 // checkPublish refuses what no volume of the driver can be.
 func checkPublish(r *spec.NodePublishVolumeRequest) error {
 	capability := r.GetVolumeCapability()
 	flags := slices.DeleteFunc(slices.Clone(capability.GetMount().GetMountFlags()), func(flag string) bool { return flag == "" })
+	if err := named(field{"volume_id", r.VolumeId}, field{"target_path", r.TargetPath}); err != nil {
+		return err
+	}
 	switch {
-	case r.VolumeId == "":
-		return status.Error(codes.InvalidArgument, "no volume_id")
-	case r.TargetPath == "":
-		return status.Error(codes.InvalidArgument, "no target_path")
 	case capability == nil:
 		return status.Error(codes.InvalidArgument, "no volume_capability")
 	case capability.GetBlock() != nil:
@@ -111,11 +122,8 @@ func checkPublish(r *spec.NodePublishVolumeRequest) error {
 // NodeUnpublishVolume is part of spec.NodeServer. It needs neither the configuration, the pool nor
 // the record.
 func (s *Server) NodeUnpublishVolume(ctx context.Context, r *spec.NodeUnpublishVolumeRequest) (*spec.NodeUnpublishVolumeResponse, error) {
-	switch {
-	case r.VolumeId == "":
-		return nil, status.Error(codes.InvalidArgument, "no volume_id")
-	case r.TargetPath == "":
-		return nil, status.Error(codes.InvalidArgument, "no target_path")
+	if err := named(field{"volume_id", r.VolumeId}, field{"target_path", r.TargetPath}); err != nil {
+		return nil, err
 	}
 	done, err := s.turn(ctx, r.VolumeId, r.TargetPath)
 	if err != nil {
