@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -154,7 +155,6 @@ var errorHints = []struct {
 	hint string
 }{
 	{prepare.ErrNoParent, "make the directory above it, or correct the path in the configuration"},
-	{prepare.ErrSymlink, "write the path without the link into the configuration"},
 	{prepare.ErrNotDirectory, "move it away, then run this again"},
 	{prepare.ErrNotEmpty, "see whose files these are: if they are volumes in use, on the host's own disk, set require_mount = false for the pool; else move them away; then run this again"},
 	{prepare.ErrNoFlag, "put the mount point on a filesystem with chattr +i, or set immutable = \"warn\" for the pool"},
@@ -183,8 +183,38 @@ func poolHint(reason string, pool config.Pool) string {
 	if reason == reasonStateUnreadable && os.Geteuid() != 0 {
 		return "run it as root" // what is remembered is root's, and most likely sound
 	}
-	return strings.NewReplacer("POOL", pool.Name, "PATH", pool.Path, "MOUNT", pool.MountPoint).Replace(reasonHints[reason])
+	nouns := strings.NewReplacer("POOL", pool.Name, "PATH", pool.Path, "MOUNT", pool.MountPoint)
+	hint := nouns.Replace(reasonHints[reason])
+	if reason == hostcheck.ReasonSymlinkInPath && filepath.IsAbs(pool.Path) { // not in overviews
+		hint += ": " + withoutLink(pool.Path)
+	}
+	return hint
 }
+
+// withoutLink is a path with its first symbolic link replaced by what the link says. Nothing beyond
+// the link is looked at: it may lead to storage that does not respond.
+func withoutLink(path string) string {
+	for end := 1; end <= len(path); end++ {
+		if end < len(path) && path[end] != '/' {
+			continue
+		}
+		if target, err := os.Readlink(path[:end]); err == nil {
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(filepath.Dir(path[:end]), target)
+			}
+			return filepath.Join(target, path[end:])
+		}
+	}
+	return path
+}
+
+// linkError is ErrSymlink of a pool's path.
+type linkError struct {
+	error
+	pool config.Pool
+}
+
+func (e linkError) Unwrap() error { return e.error }
 
 // clusterHint is what helps against a reason of check --cluster.
 func clusterHint(reason string, cfg config.Config, f clustercheck.Facts) string {
@@ -218,6 +248,7 @@ func hintFor(err error) string {
 	var noVolume noVolumeError
 	var closed closedError
 	var unfit *prepare.UnfitError
+	var link linkError
 	var bad config.Errors
 	var unknown unknownCommandError
 	switch {
@@ -248,6 +279,8 @@ func hintFor(err error) string {
 		return "" // no command of ours mends an administrator's credential
 	case errors.As(err, new(*kube.KubeconfigError)):
 		return enrollHint
+	case errors.As(err, &link):
+		return poolHint(hostcheck.ReasonSymlinkInPath, link.pool)
 	case errors.As(err, &unfit):
 		return poolHint(unfit.Finding.Reason, unfit.Pool)
 	case errors.As(err, new(*state.HeldError)):

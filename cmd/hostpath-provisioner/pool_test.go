@@ -123,6 +123,31 @@ func TestPrepareRefusals(t *testing.T) {
 	}
 }
 
+// Where a directory above the mount point is a link, as /srv is to /var/srv on systems that are
+// images, check and prepare say the path without it, and follow no second link.
+func TestRealPath(t *testing.T) {
+	for target, want := range map[string]string{
+		"var/srv": "/var/srv/fast", "/var/srv": "/var/srv/fast",
+		"../srv": "/srv/fast", "again": "/again/fast",
+	} {
+		h := newHost(t, strings.ReplaceAll(minimal, "BASE/pool", "BASE/srv/fast"))
+		h.must(os.Symlink("nowhere", h.path("again")))
+		if rest, absolute := strings.CutPrefix(target, "/"); absolute {
+			target = h.path(rest)
+		}
+		if strings.HasPrefix(target, "..") {
+			want = filepath.Join(filepath.Dir(h.base), want)
+		}
+		h.must(os.Symlink(target, h.path("srv")))
+		for _, command := range []string{"check", "prepare"} {
+			said := h.call(command, "fast")
+			if !strings.Contains(said, "[pool.fast]: "+want+"\n") {
+				t.Errorf("srv to %s, %s:\n%s", target, command, said)
+			}
+		}
+	}
+}
+
 // fill makes what a pool can hold: volumes in each place, and what is not ours.
 func fill(t *testing.T, h *host) {
 	t.Helper()

@@ -86,6 +86,9 @@ func (p *program) prepare(ctx context.Context, pool config.Pool, replace bool, o
 	for _, note := range r.Notes {
 		fmt.Fprintln(p.stdout, "note:", note)
 	}
+	if errors.Is(err, prepare.ErrSymlink) {
+		return linkError{err, pool}
+	}
 	if err != nil {
 		return err
 	}
