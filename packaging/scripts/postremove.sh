@@ -10,6 +10,11 @@ if command -v journalctl >/dev/null; then
 	journalctl --update-catalog || true
 fi
 
+if [ "$1" = upgrade ] && [ -e /run/hostpath-provisioner-stopped ]; then # by preremove.sh
+	rm /run/hostpath-provisioner-stopped
+	systemctl start --no-block hostpath-provisioner.service || true
+fi
+
 # forget removes files of a directory, by a pattern, and directories of it that are empty then. find(1) follows no link and
 # enters no mount: what is in the state directory, the daemon's user has made, which may have been taken over.
 forget() {

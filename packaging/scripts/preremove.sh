@@ -2,8 +2,23 @@
 # Before the files go. dpkg says "remove" or "upgrade"; rpm the number of versions that stay: 0 is removal.
 set -e
 
+# The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.
+withdraw() { timeout 30 /usr/bin/hostpath-provisioner withdraw-capacity 2>/dev/null || true; }
+
 case "$1" in
 remove | 0) ;;
+upgrade) # dpkg's, with the other version. rpm calls this when the other version's program is there.
+	# Before 0.2 nothing was published: what is there would stay, and be compared for ever.
+	# postremove.sh starts the service.
+	if dpkg --compare-versions "$2" lt 0.2.0~; then
+		if systemctl --quiet is-active hostpath-provisioner.service 2>/dev/null; then
+			systemctl stop hostpath-provisioner.service || true
+			: >/run/hostpath-provisioner-stopped
+		fi
+		withdraw
+	fi
+	exit 0
+	;;
 *) exit 0 ;;
 esac
 
@@ -31,8 +46,7 @@ else
 	systemctl disable hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-csi.socket || true
 fi
 
-# The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.
-timeout 30 /usr/bin/hostpath-provisioner withdraw-capacity 2>/dev/null || true
+withdraw
 
 module=/usr/libexec/hostpath-provisioner/selinux-module
 if [ -x $module ]; then

@@ -196,7 +196,7 @@ func otherPages(e *environment) {
 }
 
 // earlier is the package of 0.1.0 as far as it matters here: with a configuration that every
-// upgrade compared with its own.
+// upgrade compared with its own, and with a daemon that publishes nothing.
 const earlier = `name: hostpath-provisioner
 arch: amd64
 version: 0.1.0
@@ -206,6 +206,7 @@ maintainer: test
 description: the configuration of 0.1.0
 contents:
   - {src: config.toml, dst: /etc/hostpath-provisioner/config.toml, type: config|noreplace}
+  - {src: unit, dst: /usr/lib/systemd/system/hostpath-provisioner.service}
 `
 
 // pack makes a package of the nfpm.yaml in a directory, and passes it to the machine.
@@ -216,17 +217,41 @@ func (e *environment) pack(dir, kind string) {
 	e.Must(err, string(out))
 }
 
+func (e *environment) packEarlier() {
+	dir := filepath.Join(e.dir, "earlier")
+	e.Must(os.Mkdir(dir, 0o755), "a directory")
+	for name, text := range map[string]string{
+		"config.toml": "# 0.1.0\n[pool.fast]\n", "nfpm.yaml": earlier,
+		"unit": "[Service]\nExecStart=/bin/sleep infinity\n",
+	} {
+		e.Must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), name)
+	}
+	for _, kind := range []string{"deb", "rpm"} {
+		e.pack(dir, kind)
+	}
+}
+
+// downgrade goes back to 0.1.0: what the scheduler was told of this node does not stay, as nobody
+// would take it back, and the service runs on. It fails without "upgrade" in preremove.sh.
+func downgrade(e *environment) {
+	e.packEarlier()
+	const published = "kubectl get csistoragecapacities -A -o name"
+	const compares = "kubectl get csidriver " + service + " -o jsonpath='{.spec.storageCapacity}'"
+	e.eventually(published, "csistoragecapacity")
+	e.eventually(compares, "true")
+	e.sh("dpkg --force-confold -i /shared/*0.1.0*.deb </dev/null")
+	e.is(published, "")
+	e.is(compares, "false")
+	e.eventually("readlink /proc/$(systemctl show -P MainPID "+service+")/exe", "/bin/sleep")
+	e.dpkg(deb[1])
+	e.status("2 of 2 pools open")
+	e.eventually(published, "csistoragecapacity")
+}
+
 // conffile goes from 0.1.0 to the package and to one whose example differs, as an unattended
 // upgrade does. It fails when the package has the configuration: dpkg ends at its question. Without
 // the ghost in nfpm.yaml rpm renames it when the earlier version goes.
 func conffile(e *environment) {
-	dir := filepath.Join(e.dir, "earlier")
-	e.Must(os.Mkdir(dir, 0o755), "a directory")
-	e.Must(os.WriteFile(filepath.Join(dir, "config.toml"), []byte("# 0.1.0\n[pool.fast]\n"), 0o644), "its configuration")
-	e.Must(os.WriteFile(filepath.Join(dir, "nfpm.yaml"), []byte(earlier), 0o644), "its description")
-	for _, kind := range []string{"deb", "rpm"} {
-		e.pack(dir, kind)
-	}
 	const config, files = "/etc/hostpath-provisioner/config.toml", "ls -A /etc/hostpath-provisioner"
 	e.dpkg("/shared/*0.1.0*.deb")
 	e.sh("echo '# edited' >> " + config)

@@ -31,6 +31,7 @@ var story = []step{
 	{"the generator orders the units after the pools, and opens the sandbox where a pool needs it", generator},
 	{"a reboot with one of two pools missing: the daemon serves the other, then both", reboot},
 	{"an upgrade restarts and loses nothing; so do an older version and another architecture", upgrade},
+	{"a version that publishes no capacity: what was published is withdrawn before", downgrade},
 	{"the .deb's removal keeps volumes, configuration and state; purging never removes a volume", purge},
 	{"a configuration that the packages of 0.1.0 brought stays as it was edited, with .deb and .rpm", conffile},
 	{"the .rpm installs, starts nothing, works by the README's commands, is upgraded, and goes without a volume", rpm},
