@@ -310,10 +310,17 @@ test-systemd: deps-systemd packages $(BUILD)/controlplane $(BUILD)/kubectl $(BUI
 	@$(GO) run $(GOFLAGS) ./test/systemd
 
 # Both releases and the throwaway keys are made by the script.
-.PHONY: test-repository
-test-repository: deps-systemd $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## apt and dnf with signed repositories, two versions and another key, on a booted Debian
+.PHONY: repositories
+repositories: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod
 	@$(WITH) NEWER="$$(AFTER=1 sh packaging/version.sh)" URL=http://127.0.0.1:8088 OUT=$(BUILD)/repositories sh test/systemd/repository.sh
+
+.PHONY: test-repository
+test-repository: deps-systemd repositories ## apt and dnf with signed repositories, two versions and another key, on a booted Debian
 	@$(GO) run $(GOFLAGS) ./test/systemd repository
+
+.PHONY: test-ansible
+test-ansible: deps-systemd repositories $(BUILD)/controlplane ## the Ansible role on three booted Debians
+	@$(GO) run $(GOFLAGS) ./test/systemd ansible
 
 test-kubeadm: deps-systemd packages $(KUBEADM) $(BUILD)/etcd $(BUILD)/kubelet $(BUILD)/kubectl ## from an empty machine to the first claim, with kubeadm
 	@$(GO) run $(GOFLAGS) ./test/systemd kubeadm

@@ -41,7 +41,7 @@ archive() { # ROOT
 	cp "$1/man/"*.8.gz "$work/archive/$name/man/man8/"
 	cp "$1/man/"*.5.gz "$work/archive/$name/man/man5/"
 	cp -r "$1/usr/bin/hostpath-provisioner" "$1/completions" "$1/config.toml" "$1/LICENSE" "$1/licenses.txt" \
-		"$1/share/manifests.yaml" "$1/doc/CHANGELOG.md" "$work/archive/$name/"
+		"$1/share/manifests.yaml" "$1/doc/CHANGELOG.md" packaging/ansible "$work/archive/$name/"
 	tar -C "$work/archive" --sort=name --format=gnu --mode=u=rwX,go=rX --owner=0 --group=0 --numeric-owner \
 		--mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"$OUT/$name.tar.gz"
 	"$CYCLONEDX" bin -json -std -noserial -notimestamp -version "$VERSION" -output "$OUT/$name.cdx.json" \

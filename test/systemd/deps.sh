@@ -4,7 +4,8 @@
 set -eu
 
 need=
-for tool in mmdebstrap systemd-nspawn rpm rpmlint lintian apt-ftparchive createrepo_c gpg nsenter ip; do
+for tool in mmdebstrap systemd-nspawn rpm rpmlint lintian apt-ftparchive createrepo_c gpg nsenter ip \
+	mksquashfs ansible-playbook ssh; do
 	command -v "$tool" >/dev/null 2>&1 || need="$need $tool"
 done
 [ -n "$need" ] || exit 0
@@ -16,4 +17,5 @@ if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends mmdebstrap systemd-container rpm rpmlint lintian apt-utils createrepo-c gnupg util-linux iproute2 >/dev/null
+apt-get install -y -qq --no-install-recommends mmdebstrap systemd-container rpm rpmlint lintian \
+	apt-utils createrepo-c gnupg util-linux iproute2 squashfs-tools ansible-core openssh-client >/dev/null

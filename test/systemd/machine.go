@@ -25,6 +25,7 @@ import (
 // machine is a container with a systemd of its own. Its disk lives as long as this process, through
 // any number of boots.
 type machine struct {
+	name    string // of the host
 	dir     string // a tmpfs of this mount namespace: the overlay and what is passed in
 	root    string // its root directory, seen from outside
 	shared  string // a folder that it sees, read-only, at /shared
@@ -37,8 +38,9 @@ type machine struct {
 
 // newMachine makes the disk: an overlay over the tree, on a tmpfs, which knows immutable flags and
 // is gone with this mount namespace.
-func newMachine(tree, dir string) (*machine, error) {
-	m := &machine{dir: dir, root: filepath.Join(dir, "root"), shared: filepath.Join(dir, "shared")}
+func newMachine(tree, dir, name string) (*machine, error) {
+	m := &machine{name: name, dir: dir}
+	m.root, m.shared = filepath.Join(dir, "root"), filepath.Join(dir, "shared")
 	if err := syscall.Mount("machine", dir, "tmpfs", 0, "mode=0755"); err != nil {
 		return nil, err
 	}
@@ -52,7 +54,8 @@ func newMachine(tree, dir string) (*machine, error) {
 		return nil, fmt.Errorf("an overlay with %s: %w", layers, err)
 	}
 	// mmdebstrap copied this machine's name.
-	return m, errors.Join(os.WriteFile(m.path("/etc/hostname"), []byte(node+"\n"), 0o644), m.devices())
+	err := os.WriteFile(m.path("/etc/hostname"), []byte(name+"\n"), 0o644)
+	return m, errors.Join(err, m.devices())
 }
 
 // devices are made by the container's own tmpfiles at each boot: a node that is bound from outside
@@ -60,7 +63,7 @@ func newMachine(tree, dir string) (*machine, error) {
 func (m *machine) devices() error {
 	var b strings.Builder
 	fmt.Fprintln(&b, "c /dev/loop-control 0600 root root - 10:237")
-	for i := range 64 {
+	for i := range 512 { // also where others have many
 		fmt.Fprintf(&b, "b /dev/loop%d 0600 root root - 7:%d\n", i, i)
 	}
 	return os.WriteFile(filepath.Join(m.root, "etc/tmpfiles.d/loop.conf"), []byte(b.String()), 0o644)
@@ -73,7 +76,8 @@ func (m *machine) boot(ctx context.Context) error {
 		return err
 	}
 	args := []string{
-		"--quiet", "--boot", "--directory=" + m.root, "--machine=hostpath-test", "--register=no", "--keep-unit", "--console=pipe",
+		"--quiet", "--boot", "--directory=" + m.root, "--machine=hostpath-" + m.name,
+		"--register=no", "--keep-unit", "--console=pipe",
 		"--capability=all", "--system-call-filter=@mount @raw-io @privileged seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self quotactl_fd add_key keyctl bpf",
 		"--bind-ro=" + m.shared + ":/shared", "--resolv-conf=off", "--timezone=off",
 	}
@@ -123,7 +127,9 @@ func (m *machine) leader() int {
 func (m *machine) command(ctx context.Context, args ...string) *exec.Cmd {
 	enter := []string{"-t", strconv.Itoa(m.leader()), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8", "SYSTEMD_COLORS=0", "SYSTEMD_PAGER="}
 	enter = append(enter, m.environment...)
-	return exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
+	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
+	cmd.WaitDelay = time.Second // what it started in there may keep its output open
+	return cmd
 }
 
 // path is a file of the container's root filesystem, seen from here. What is mounted in it is not.
@@ -195,7 +201,7 @@ func (m *machine) makeCgroups() (enter string, err error) {
 		return "", err
 	}
 	for _, hierarchy := range hierarchies {
-		dir := filepath.Join(hierarchy, "hostpath-systemd-"+strconv.Itoa(os.Getpid()))
+		dir := filepath.Join(hierarchy, "hostpath-systemd-"+strconv.Itoa(os.Getpid())+"-"+m.name)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return "", err
 		}

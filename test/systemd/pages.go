@@ -18,6 +18,7 @@ var runElsewhere = map[string]string{
 
 	"install.md, A cluster on one machine": "make test-kubeadm",
 	"install.md, One node, its own disk":   "TestSingleNodePage",
+	"install.md, Where /usr is read-only":  "make test-sysext",
 	"README.md, Two commands":              "users who try this project",
 	"README.md, From a repository":         "make test-repository",
 
@@ -102,6 +103,7 @@ var repositories = []step{
 	{"from a directory, without a web server", aptDirectory},
 	{"dnf installs the newest package by the commands of the page; rpm finds its files as they should be", dnfInstall},
 	{"the older version is still there, and dnf goes back to it and on again", dnfVersions},
+	{"dnf removes it, and nothing of it is left", dnfRemoves},
 	{"dnf refuses a package without a signature and lists of another key, and takes the new key where both sign", dnfRefuses},
 }
 
@@ -148,14 +150,19 @@ func (e *environment) wasAsked(part string) {
 func (e *environment) prepareRepositories() {
 	e.prepareMachine(false)
 	e.Must(e.passPackages("repositories/first"), "passing the repositories")
-	e.published = &published{dir: built("repositories")}
-	listener, err := net.Listen("tcp", web)
-	e.Must(err, "a web server")
-	go http.Serve(listener, e.published) // ends with this process
+	e.serveRepositories()
 	e.Must(e.m.boot(e.ctx), "booting")
 	// Debian's archive cannot be reached from here.
 	e.sh("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*; mkdir -p /etc/yum.repos.d")
 	e.stub()
+}
+
+// serveRepositories starts the web server, which serves nothing before publish.
+func (e *environment) serveRepositories() {
+	e.published = &published{dir: built("repositories")}
+	listener, err := net.Listen("tcp", web)
+	e.Must(err, "a web server")
+	go http.Serve(listener, e.published) // ends with this process
 }
 
 // stub is a package that says that systemd is there: rpm's database does not know it.
@@ -238,9 +245,18 @@ func dnfVersions(e *environment) {
 	e.says(e.sh("hostpath-provisioner version; rpm -V hostpath-provisioner"), "+after.")
 }
 
+// dnfRemoves: also what the scriptlets made. It fails when a directory is not named in nfpm.yaml.
+func dnfRemoves(e *environment) {
+	e.sh("rpm -ql hostpath-provisioner >/root/files; test -s /root/files")
+	e.sh("dnf -y remove hostpath-provisioner")
+	e.is("rpm -q hostpath-provisioner || true", "package hostpath-provisioner is not installed")
+	e.is("xargs ls -d </root/files 2>/dev/null || true", "")
+	e.is("ls -d /etc/systemd/system/*/hostpath* /run/hostpath* 2>/dev/null || true", "")
+}
+
 func dnfRefuses(e *environment) {
 	const fresh = "dnf -y --setopt=metadata_expire=0 "
-	e.sh("dnf -y remove hostpath-provisioner; dnf clean all")
+	e.sh("dnf clean all")
 	e.publish("unsigned")
 	e.fails(fresh+"install hostpath-provisioner", "not signed")
 	const strict = "dnf --assumeno --setopt=metadata_expire=0 --setopt=*.skip_if_unavailable=0 makecache" // does not take the key that is offered

@@ -9,7 +9,8 @@
 // vanishes: test/vm does.
 //
 // With the argument kubeadm it tells another story: kubeadm makes the cluster in there, and a pod
-// runs. With repository it is that of apt and dnf.
+// runs. With repository it is that of apt and dnf, with ansible that of three machines and the
+// role.
 //
 // What it was seen to catch, each by breaking the product once, is listed at the steps
 // (steps_*.go).
@@ -41,8 +42,8 @@ import (
 
 const insideEnv = "HOSTPATH_SYSTEMD_INSIDE"
 
-// limit is for everything but the building of the tree.
-const limit = 20 * time.Minute
+// limit is for everything but the building of the tree: long for a machine with other work.
+const limit = 40 * time.Minute
 
 func main() {
 	if os.Getenv(insideEnv) == "" {
@@ -108,6 +109,8 @@ func chosen() tale {
 		return tale{forPods(), (*environment).prepareZero, zero}
 	case "repository":
 		return tale{forRepositories(), (*environment).prepareRepositories, repositories}
+	case "ansible":
+		return tale{forAnsible(), (*environment).prepareFleet, fleet}
 	}
 	return tale{base, (*environment).prepare, story}
 }
@@ -125,7 +128,8 @@ type environment struct {
 	ctx     context.Context
 	tree    string
 	dir     string
-	m       *machine
+	m       *machine   // on which the steps act at present
+	all     []*machine // with several
 	cluster *cluster.Cluster
 	pages   *pages.Pages
 
@@ -152,29 +156,41 @@ func (e *environment) prepareMachine(pods bool) {
 	dir, err := os.MkdirTemp("", "hostpath-systemd-")
 	e.Must(err, "a directory")
 	e.dir = dir
-	for _, sub := range []string{"machine", "plane"} {
-		e.Must(os.Mkdir(filepath.Join(dir, sub), 0o755), "a directory")
-	}
-	e.m, err = newMachine(e.tree, filepath.Join(dir, "machine"))
-	e.Must(err, "making the machine")
+	e.Must(os.Mkdir(filepath.Join(dir, "plane"), 0o755), "a directory")
+	e.addMachine(node)
 	e.m.pods = pods
+}
+
+// addMachine makes one, on which the steps act from then on.
+func (e *environment) addMachine(name string) {
+	dir := filepath.Join(e.dir, name)
+	e.Must(os.Mkdir(dir, 0o755), "a directory")
+	m, err := newMachine(e.tree, dir, name)
+	e.Must(err, "making the machine")
+	e.m, e.all = m, append(e.all, m)
 }
 
 // prepare starts what the story of the packages needs: the control plane, and the machine with
 // them.
 func (e *environment) prepare() {
 	e.prepareMachine(false)
+	started := e.startCluster()
+	e.Must(e.passPackages("packages", "packages-newer"), "passing the packages")
+	e.Must(e.m.boot(e.ctx), "booting")
+	e.Must(<-started, "starting the control plane")
+	e.Must(e.cluster.AddNode(e.ctx, node, nil), "a Node")
+	e.Must(e.passKubectl(), "passing kubectl")
+}
+
+// startCluster starts the control plane, which is there after the channel's value.
+func (e *environment) startCluster() <-chan error {
 	started := make(chan error, 1)
 	go func() {
 		var err error
 		e.cluster, err = cluster.Start(e.ctx, cluster.Options{Dir: filepath.Join(e.dir, "plane")})
 		started <- err
 	}()
-	e.Must(e.passPackages("packages", "packages-newer"), "passing the packages")
-	e.Must(e.m.boot(e.ctx), "booting")
-	e.Must(<-started, "starting the control plane")
-	e.Must(e.cluster.AddNode(e.ctx, node, nil), "a Node")
-	e.Must(e.passKubectl(), "passing kubectl")
+	return started
 }
 
 // passKubectl makes the machine an administrator's.
@@ -199,15 +215,17 @@ func (e *environment) passPackages(folders ...string) error {
 
 // close ends what runs and removes what the namespaces do not.
 func (e *environment) close() (err error) {
-	if e.m != nil {
-		err = e.m.close()
+	for _, m := range e.all {
+		err = errors.Join(err, m.close())
 	}
 	if e.cluster != nil {
 		err = errors.Join(err, e.cluster.Stop())
 	}
 	if e.dir != "" {
-		syscall.Unmount(filepath.Join(e.dir, "machine", "root"), syscall.MNT_DETACH)
-		syscall.Unmount(filepath.Join(e.dir, "machine"), syscall.MNT_DETACH)
+		for _, m := range e.all {
+			syscall.Unmount(m.root, syscall.MNT_DETACH)
+			syscall.Unmount(m.dir, syscall.MNT_DETACH)
+		}
 		err = errors.Join(err, os.RemoveAll(e.dir))
 	}
 	return err
@@ -216,6 +234,11 @@ func (e *environment) close() (err error) {
 // post prints what helps to understand a failure.
 func (e *environment) post() {
 	if e.m == nil || e.m.nspawn == nil {
+		return
+	}
+	if e.m.leader() == 0 {
+		console, _ := os.ReadFile(filepath.Join(e.m.dir, "console"))
+		fmt.Printf("its console:\n%s", console)
 		return
 	}
 	commands := []string{
