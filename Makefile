@@ -318,6 +318,15 @@ repositories: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod
 test-repository: deps-systemd repositories ## apt and dnf with signed repositories, two versions and another key, on a booted Debian
 	@$(GO) run $(GOFLAGS) ./test/systemd repository
 
+IMAGES = SYSEXT=yes ARCHES=amd64 NFPM=$(BUILD)/nfpm
+.PHONY: test-sysext
+test-sysext: deps-systemd $(BUILD)/nfpm $(BUILD)/controlplane $(BUILD)/kubectl ## the image for systemd-sysext on a booted Debian
+	@rm -rf $(BUILD)/packages $(BUILD)/packages-newer
+	@$(IMAGES) VERSION='$(VERSION)' OUT=$(BUILD)/packages sh packaging/build.sh >/dev/null
+	@$(IMAGES) VERSION="$$(AFTER=1 sh packaging/version.sh)" OUT=$(BUILD)/packages-newer \
+		sh packaging/build.sh >/dev/null
+	@$(GO) run $(GOFLAGS) ./test/systemd sysext
+
 .PHONY: test-ansible
 test-ansible: deps-systemd repositories $(BUILD)/controlplane ## the Ansible role on three booted Debians
 	@$(GO) run $(GOFLAGS) ./test/systemd ansible

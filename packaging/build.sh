@@ -4,6 +4,7 @@
 #
 # Wants VERSION (of the program, from which the packages' follows), and NFPM, the tool's binary.
 # With CYCLONEDX, that tool's binary, each architecture has an archive with the program and a bill of its modules, too.
+# With SYSEXT=yes each has an image for systemd-sysext (of mksquashfs).
 # SOURCE_DATE_EPOCH follows from the commit where it is not given. EXAMPLE is another example of a configuration, for
 # tests. With --stage DIR it fills DIR with the files of
 # this machine's package and makes none.
@@ -48,6 +49,20 @@ archive() { # ROOT
 		"$1/usr/bin/hostpath-provisioner"
 }
 
+# image makes NAME.raw of what the Debian package has in /usr, which is all that systemd-sysext
+# merges. It has no attributes, and so no labels of SELinux. ID=_any: it fits each distribution.
+image() { # FOLDER OF NFPM
+	tree=$work/image-$ARCH
+	"$work/install" "$1" "$tree"
+	rm -r "$tree/etc" "$tree/usr/share/lintian"
+	mkdir -p "$tree/usr/lib/extension-release.d"
+	case $ARCH in amd64) machine=x86-64 ;; *) machine=$ARCH ;; esac
+	printf 'ID=_any\nARCHITECTURE=%s\nEXTENSION_RELOAD_MANAGER=1\n' "$machine" \
+		>"$tree/usr/lib/extension-release.d/extension-release.hostpath-provisioner"
+	mksquashfs "$tree" "$OUT/hostpath-provisioner-$PACKAGE_VERSION-$machine.raw" \
+		-noappend -all-root -no-xattrs -comp zstd -no-progress -quiet
+}
+
 # What is the same for all architectures comes from a binary that runs here.
 common=$work/common
 mkdir -p "$common/units" "$common/share" "$common/man" "$common/completions" "$common/scripts" "$common/lint" "$common/usr/bin"
@@ -80,6 +95,7 @@ for shell in bash zsh fish; do
 	"$native" completion "$shell" >"$common/completions/$shell"
 done
 go run -trimpath ./packaging/licenses "$native" >"$common/licenses.txt"
+go build -trimpath -o "$work/install" ./packaging/install
 cat >"$common/changelog.yaml" <<EOF
 - semver: $PACKAGE_VERSION-1
   date: $(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
@@ -109,6 +125,7 @@ for ARCH in $ARCHES; do
 		exit
 	fi
 	[ -z "$CYCLONEDX" ] || archive "$work/$ARCH/root"
+	[ -z "${SYSEXT:-}" ] || image "$work/$ARCH"
 	for packager in deb rpm; do
 		(cd "$work/$ARCH" && "$NFPM" package --config nfpm.yaml --packager $packager --target "$OUT/" >/dev/null)
 	done

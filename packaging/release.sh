@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes in OUT what a release is: packages, archives and bills of modules of each architecture, krew's manifest of the
-# plugin, and SHA256SUMS.
+# Makes in OUT what a release is: packages, archives, bills of modules and images of each
+# architecture, krew's manifest of the plugin, and SHA256SUMS.
 #
 # Wants what build.sh wants, and CYCLONEDX. URL is where the archives will be. With KEY, the fingerprint of a key that gpg has, the .rpm and SHA256SUMS are
 # signed. What is signed differs from one build to the next, and nothing else does.
@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 OUT=${OUT:-.build/release}
 : "${CYCLONEDX:?}"
-export OUT LC_ALL=C
+export OUT LC_ALL=C SYSEXT=yes
 
 case "${VERSION:?}" in
 *-dev*) echo "$VERSION is not a release: the commit has no tag of its own, or files were edited" ;;

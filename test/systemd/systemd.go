@@ -10,7 +10,7 @@
 //
 // With the argument kubeadm it tells another story: kubeadm makes the cluster in there, and a pod
 // runs. With repository it is that of apt and dnf, with ansible that of three machines and the
-// role.
+// role, with sysext that of a system whose /usr is an image's.
 //
 // What it was seen to catch, each by breaking the product once, is listed at the steps
 // (steps_*.go).
@@ -111,6 +111,8 @@ func chosen() tale {
 		return tale{forRepositories(), (*environment).prepareRepositories, repositories}
 	case "ansible":
 		return tale{forAnsible(), (*environment).prepareFleet, fleet}
+	case "sysext":
+		return tale{base, (*environment).prepare, extended}
 	}
 	return tale{base, (*environment).prepare, story}
 }
