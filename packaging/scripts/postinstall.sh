@@ -78,7 +78,7 @@ hostpath-provisioner is installed and not started. What comes next:
     edit /etc/hostpath-provisioner/config.toml
     hostpath-provisioner check --config-only
     hostpath-provisioner prepare POOL      (before and after mounting the pool's storage)
-    put a kubeconfig into /etc/hostpath-provisioner/kubeconfig, mode 0600
+    hostpath-provisioner enroll --admin-kubeconfig FILE
     systemctl enable --now hostpath-provisioner
 man hostpath-provisioner says more.
 EOF
