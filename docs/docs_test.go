@@ -64,7 +64,8 @@ func blocks(t *testing.T, languages ...string) []block {
 
 // Every block says what it is, or the tests here would pass it by.
 func TestLanguages(t *testing.T) {
-	known := []string{"sh", "text", "toml", "toml fragment", "yaml web configuration", "yaml", "json", "ini"}
+	known := []string{"sh", "text", "toml", "toml fragment", "yaml web configuration",
+		"yaml playbook", "yaml", "json", "ini"}
 	for _, d := range documents(t) {
 		for _, m := range fence.FindAllStringSubmatch(d.text, -1) {
 			if !slices.Contains(known, m[1]) {

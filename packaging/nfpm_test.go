@@ -22,7 +22,8 @@ func TestPackageOwnsItsDirectories(t *testing.T) {
 	if err := yaml.Unmarshal(text, &list); err != nil {
 		t.Fatal(err)
 	}
-	named, used := map[string]bool{}, []string{"/usr/share/doc/hostpath-provisioner/docs/x.md"}
+	named := map[string]bool{}
+	used := []string{"/usr/share/doc/hostpath-provisioner/docs/pictures/x.svg"}
 	for _, c := range list.Contents {
 		switch {
 		case c.Packager == "deb":

@@ -74,7 +74,7 @@ func (e *environment) prepareFleet() {
 	e.unpackArchive()
 	e.write("inventory", "[storage]\n"+inventory.String())
 	e.applyManifests("/srv/fast", "/srv/data")
-	e.playbook(e.text("install.md", "Many nodes", "yml"))
+	e.playbook(e.text("install.md", "Many nodes", "yaml playbook"))
 	e.publish("first")
 }
 
