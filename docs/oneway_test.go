@@ -59,7 +59,7 @@ func TestOneWayIn(t *testing.T) {
 	for name, text := range map[string]string{"README.md": readme, "docs/install.md": install} {
 		before, after, found := strings.Cut(text, manifests)
 		if !found || !strings.Contains(before, steps[2]) || !strings.Contains(after, steps[3]) {
-			t.Errorf("%s has no %q between preparing and enrolling", name, strings.TrimSpace(manifests))
+			t.Errorf("%s has no %q before enrolling", name, strings.TrimSpace(manifests))
 		}
 	}
 }

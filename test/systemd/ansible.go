@@ -17,7 +17,7 @@ import (
 // fleet is the story of three machines, of one playbook, and of an administrator's machine: this
 // one, with Debian's ansible, the role and the program from the archive of a release.
 var fleet = []step{
-	{"the page's playbook brings up two nodes; one without its disk serves its other pool", firstRun},
+	{"the page's playbook brings up two nodes; one without its disk serves the other", firstRun},
 	{"a second run changes nothing, and no daemon is started again", secondRun},
 	{"the disk is there: its node follows, and the others are left alone", diskReplaced},
 	{"each node makes a volume", fleetVolumes},
@@ -38,7 +38,8 @@ const late = "node-c"
 // forAnsible has what an administrator reaches a host by.
 func forAnsible() inputs {
 	i := base
-	i.packages = append(slices.Clone(i.packages), "openssh-server", "sudo", "python3", "python3-apt")
+	more := []string{"openssh-server", "sudo", "python3", "python3-apt"}
+	i.packages = slices.Concat(i.packages, more)
 	return i
 }
 
@@ -53,8 +54,8 @@ func (e *environment) prepareFleet() {
 	var inventory strings.Builder
 	for i, m := range e.all {
 		e.m = m
-		e.put("/etc/ssh/sshd_config.d/test.conf",
-			fmt.Sprintf("ListenAddress 127.0.0.1:%d\nAuthorizedKeysFile /etc/ssh/keys\n", portOf(i)))
+		const sshd = "ListenAddress 127.0.0.1:%d\nAuthorizedKeysFile /etc/ssh/keys\n"
+		e.put("/etc/ssh/sshd_config.d/test.conf", fmt.Sprintf(sshd, portOf(i)))
 		e.put("/etc/ssh/keys", key)
 		e.put("/etc/sudoers.d/deploy", "deploy ALL=(ALL) NOPASSWD: ALL\n")
 		e.Must(m.boot(e.ctx), "booting "+m.name)

@@ -4,8 +4,8 @@
 set -eu
 
 need=
-for tool in mmdebstrap systemd-nspawn rpm rpmlint lintian apt-ftparchive createrepo_c gpg nsenter ip \
-	mksquashfs ansible-playbook ssh; do
+for tool in mmdebstrap systemd-nspawn rpm rpmlint lintian apt-ftparchive createrepo_c gpg \
+	nsenter ip mksquashfs ansible-playbook ssh; do
 	command -v "$tool" >/dev/null 2>&1 || need="$need $tool"
 done
 [ -n "$need" ] || exit 0
@@ -18,4 +18,5 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends mmdebstrap systemd-container rpm rpmlint lintian \
-	apt-utils createrepo-c gnupg util-linux iproute2 squashfs-tools ansible-core openssh-client >/dev/null
+	apt-utils createrepo-c gnupg util-linux iproute2 squashfs-tools ansible-core \
+	openssh-client >/dev/null
