@@ -315,6 +315,16 @@ test-repository: deps-systemd $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## apt and 
 	@$(WITH) NEWER="$$(AFTER=1 sh packaging/version.sh)" URL=http://127.0.0.1:8088 OUT=$(BUILD)/repositories sh test/systemd/repository.sh
 	@$(GO) run $(GOFLAGS) ./test/systemd repository
 
+# The page for Cockpit needs npm, and is therefore neither in packages nor in test.
+.PHONY: cockpit
+cockpit: $(BUILD)/nfpm ## the page for Cockpit, and its packages, in $(BUILD)/cockpit; wants nodejs and npm
+	@BUILD=$(abspath $(BUILD)) VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/cockpit sh packaging/cockpit/build.sh
+
+.PHONY: test-cockpit
+test-cockpit: deps-systemd packages cockpit $(BUILD)/controlplane $(BUILD)/kubectl ## the page, in chromium, on a booted Debian with Cockpit; pictures in $(BUILD)/cockpit/pictures
+	@sh test/deps.sh chromium
+	@$(GO) run $(GOFLAGS) ./test/systemd cockpit
+
 test-kubeadm: deps-systemd packages $(KUBEADM) $(BUILD)/etcd $(BUILD)/kubelet $(BUILD)/kubectl ## from an empty machine to the first claim, with kubeadm
 	@$(GO) run $(GOFLAGS) ./test/systemd kubeadm
 

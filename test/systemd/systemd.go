@@ -9,7 +9,7 @@
 // vanishes: test/vm does.
 //
 // With the argument kubeadm it tells another story: kubeadm makes the cluster in there, and a pod
-// runs. With repository it is that of apt and dnf.
+// runs. With repository it is that of apt and dnf, with cockpit that of the page for Cockpit.
 //
 // What it was seen to catch, each by breaking the product once, is listed at the steps
 // (steps_*.go).
@@ -108,6 +108,8 @@ func chosen() tale {
 		return tale{forPods(), (*environment).prepareZero, zero}
 	case "repository":
 		return tale{forRepositories(), (*environment).prepareRepositories, repositories}
+	case "cockpit":
+		return tale{forCockpit(), (*environment).prepareCockpit, cockpitStory}
 	}
 	return tale{base, (*environment).prepare, story}
 }
