@@ -60,7 +60,7 @@ func newMachine(tree, dir string) (*machine, error) {
 func (m *machine) devices() error {
 	var b strings.Builder
 	fmt.Fprintln(&b, "c /dev/loop-control 0600 root root - 10:237")
-	for i := range 64 {
+	for i := range 256 { // what else runs on this machine has some, too
 		fmt.Fprintf(&b, "b /dev/loop%d 0600 root root - 7:%d\n", i, i)
 	}
 	return os.WriteFile(filepath.Join(m.root, "etc/tmpfiles.d/loop.conf"), []byte(b.String()), 0o644)
