@@ -89,26 +89,41 @@ export function followStatus (told) {
   return () => { watch.remove(); handle.close(); bus.close() }
 }
 
-// journalOf is the command that has what the page shows: of a volume, by its name and its claim.
-export function journalOf ({ volume, claim }) {
+// journalOf is the command that has what the page shows: of a volume, by its name and its claim. It
+// goes on after the cursor of an entry.
+export function journalOf ({ volume, claim, after }) {
   const matches = [`HOSTPATH_VOLUME=${volume}`]
   if (claim) matches.push('+', `HOSTPATH_CLAIM=${claim}`)
-  return ['journalctl', '--follow', '--lines=100', '--output=json', '--all', ...matches]
+  const from = after ? [`--after-cursor=${after}`] : []
+  return ['journalctl', '--follow', '--lines=100', '--output=json', '--all', ...from, ...matches]
 }
 
-// followLines calls each(line) for every line that a command prints, and ended(error) once it ended.
-export function followLines (argv, each, ended) {
-  let rest = ''
-  let stopped = false
-  const call = cockpit.spawn(argv, { err: 'message', superuser: 'try' })
-  call.stream(text => {
-    const lines = (rest + text).split('\n')
-    rest = lines.pop()
-    lines.forEach(each)
-  })
-  const end = error => { if (!stopped) ended(error) }
-  call.then(() => end(), end)
-  return () => { stopped = true; call.close('cancelled') }
+// followJournal calls each(entry) for every entry of a volume, and ended(why) where the command has
+// ended: it is started again, at once and then every 10 seconds.
+export function followJournal (of, each, ended) {
+  let stopped = false; let call; let timer; let after; let starts = 0
+  const start = () => {
+    let rest = ''
+    call = cockpit.spawn(journalOf({ ...of, after }), { err: 'message', superuser: 'try' })
+    call.stream(text => {
+      const lines = (rest + text).split('\n')
+      rest = lines.pop()
+      for (const line of lines) {
+        let entry
+        try { entry = JSON.parse(line) } catch { continue }
+        after = entry.__CURSOR
+        each(entry)
+      }
+    })
+    const end = error => {
+      if (stopped) return
+      ended(error?.message || 'it ended')
+      timer = setTimeout(start, starts++ ? SELDOM : 0)
+    }
+    call.then(() => end(), end)
+  }
+  start()
+  return () => { stopped = true; clearTimeout(timer); call.close('cancelled') }
 }
 
 // text is a field of the journal, which is an array of bytes where it is not plain text.

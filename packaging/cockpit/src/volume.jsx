@@ -3,7 +3,7 @@ import { useEffect, useState } from 'react'
 import { Breadcrumb, BreadcrumbItem } from '@patternfly/react-core/dist/esm/components/Breadcrumb'
 import { Spinner } from '@patternfly/react-core/dist/esm/components/Spinner'
 import { Said } from './said.jsx'
-import { followLines, journalOf, text } from './host.js'
+import { followJournal, journalOf, text } from './host.js'
 import { linkTo } from './volumes.jsx'
 import { command, size } from './words.js'
 
@@ -48,20 +48,18 @@ export function Volume ({ found, error, pool, name }) {
 function Journal ({ volume, claim }) {
   const [lines, setLines] = useState([])
   const [ended, setEnded] = useState(null)
-  const argv = journalOf({ volume, claim })
   useEffect(() => {
     setLines([])
     setEnded(null)
-    return followLines(argv, line => {
-      let entry
-      try { entry = JSON.parse(line) } catch { return }
+    return followJournal({ volume, claim }, entry => {
+      setEnded(null)
       setLines(was => [entry, ...was].slice(0, MOST))
-    }, error => setEnded(error?.message ?? 'it ended'))
+    }, setEnded)
   }, [volume, claim])
   return (
     <section aria-labelledby="journal">
       <h2 id="journal">Journal</h2>
-      <p><code>{command(argv)}</code></p>
+      <p><code>{command(journalOf({ volume, claim }))}</code></p>
       {ended && <Said variant="warning" title="The journal is not followed">{ended}</Said>}
       <div className="hp-journal" role="log" tabIndex={0} aria-labelledby="journal">
         {lines.map(entry => (

@@ -15,18 +15,17 @@ const { cockpit } = window
 const claimOf = v => v.claim?.slice(v.claim.indexOf('/') + 1) ?? ''
 const namespaceOf = v => v.claim?.slice(0, v.claim.indexOf('/')) ?? ''
 
-// Each column: its heading, its width in percent, what it is sorted by, and what is shown where that
-// is something else.
+// Each column: its heading, what it is sorted by, and what is shown where that is something else.
 const COLUMNS = [
-  ['Volume', 25, v => v.volume, v => <a href={linkTo(v)}><bdi>{v.volume}</bdi></a>],
-  ['Claim', 20, claimOf],
-  ['Namespace', 10, namespaceOf],
-  ['Pool', 10, v => v.pool],
-  ['Size', 10, v => v.size ?? -1, v => size(v.size || undefined)],
-  ['Used', 10, v => v.used ?? -1, v => `${v.estimate ? '~' : ''}${size(v.used)}`],
-  ['State', 10, v => v.state, v => v.node ? `${v.state} (of node ${v.node})` : v.state],
-  ['Age', 10, v => -(Date.parse(v.created) || Infinity), v => age(v.created)],
-  ['Source', 20, v => v.copyOf ?? ''],
+  ['Volume', v => v.volume, v => <a href={linkTo(v)}><bdi>{v.volume}</bdi></a>],
+  ['Claim', claimOf],
+  ['Namespace', namespaceOf],
+  ['Pool', v => v.pool],
+  ['Size', v => v.size ?? -1, v => size(v.size || undefined)],
+  ['Used', v => v.used ?? -1, v => `${v.estimate ? '~' : ''}${size(v.used)}`],
+  ['State', v => v.state, v => v.node ? `${v.state} (of node ${v.node})` : v.state],
+  ['Age', v => -(Date.parse(v.created) || Infinity), v => age(v.created)],
+  ['Source', v => v.copyOf ?? ''],
 ]
 
 export const linkTo = v => `#${cockpit.location.encode(['volumes', v.pool, v.volume])}`
@@ -35,7 +34,7 @@ const words = new Intl.Collator(undefined, { numeric: true })
 const compare = (a, b) => typeof a === 'number' ? a - b : words.compare(a, b)
 
 function chosen (volumes, { text, state, pool, column, direction }) {
-  const of = COLUMNS[column][2]
+  const of = COLUMNS[column][1]
   const want = text.toLowerCase()
   const kept = volumes.filter(v => (!state || v.state === state) && (!pool || v.pool === pool) &&
     (!want || `${v.volume}\n${v.claim}\n${v.copyOf}\n${v.directory}`.toLowerCase().includes(want)))
@@ -84,8 +83,8 @@ export function Volumes ({ found, error }) {
         <Table variant="compact" aria-label="Volumes" aria-rowcount={rows.length}>
           <Thead>
             <Tr>
-              {COLUMNS.map(([heading, width], columnIndex) => (
-                <Th key={heading} width={width} sort={{
+              {COLUMNS.map(([heading], columnIndex) => (
+                <Th key={heading} sort={{
                   columnIndex, sortBy: { index: view.column, direction: view.direction },
                   onSort: (_, column, direction) => change({ column, direction }),
                 }}>{heading}</Th>
@@ -95,7 +94,7 @@ export function Volumes ({ found, error }) {
           <Tbody>
             {rows.slice((page - 1) * now.per, page * now.per).map(v => (
               <Tr key={`${v.pool}/${v.state}/${v.directory}/${v.volume}`}>
-                {COLUMNS.map(([heading, , of, shown]) =>
+                {COLUMNS.map(([heading, of, shown]) =>
                   <Td key={heading} dataLabel={heading}>{shown ? shown(v) : <bdi>{of(v)}</bdi>}</Td>)}
               </Tr>
             ))}

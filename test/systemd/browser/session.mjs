@@ -23,7 +23,7 @@ export const launch = () => chromium.launch({ executablePath: process.env.CHROMI
 // among them, and requests of other hosts.
 export class Session {
   static async open (browser, options = {}) {
-    const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options })
+    const context = await browser.newContext({ viewport: { width: 1200, height: 640 }, ...options })
     const page = await context.newPage()
     const session = new Session(context, page)
     page.on('console', said => {
