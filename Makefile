@@ -284,8 +284,8 @@ $(BUILD)/krew: packaging/krew/go.mod packaging/krew/go.sum # and krew, which ins
 
 WITH = VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm CYCLONEDX=$(BUILD)/cyclonedx-gomod
 .PHONY: release
-release: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## packages, archives, bills of modules, krew's manifest and checksums, in $(BUILD)/release; KEY= signs
-	@$(WITH) KEY='$(KEY)' URL='$(URL)' OUT=$(BUILD)/release sh packaging/release.sh
+release: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## packages, archives, bills of modules, krew's manifest and checksums, in $(BUILD)/release; KEY= signs, COCKPIT=yes adds the page
+	@$(WITH) BUILD=$(abspath $(BUILD)) COCKPIT='$(COCKPIT)' KEY='$(KEY)' URL='$(URL)' OUT=$(BUILD)/release sh packaging/release.sh
 
 .PHONY: check-release
 check-release: deps-systemd $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod $(BUILD)/krew ## lintian, rpmlint, krew, and a second build of a release that has to make the same bytes
