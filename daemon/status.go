@@ -141,8 +141,8 @@ func (s *Status) printable() {
 	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Stalled, &s.Config, &s.Sentence}
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Device, &p.MountPoint,
-			&p.Worker, &p.Marker)
+		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Device,
+			&p.MountPoint, &p.Worker, &p.Marker)
 		for j := range p.Warnings {
 			words = append(words, &p.Warnings[j])
 		}

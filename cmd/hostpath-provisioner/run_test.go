@@ -69,7 +69,7 @@ var accidental = []struct {
 	{regexp.MustCompile(`\d+(\.\d)? [KMGT]iB of \d+(\.\d)? [KMGT]iB`), "FREE of SIZE"},
 	{regexp.MustCompile(`of 20\d\d-\d\d-\d\d\)`), "of DATE)"},
 	{regexp.MustCompile(`"created": "[^"]*"`), `"created": "TIME"`},
-	{regexp.MustCompile(`"(point|source|fsType|options)": "[^"]*"`), `"$1": "..."`}, // of a mount here
+	{regexp.MustCompile(`"(point|source|fsType|options)": "[^"]*"`), `"$1": "..."`},
 	{regexp.MustCompile(`pid \d+`), "pid PID"},
 	{regexp.MustCompile(`"(pid|size|available|reserve|free|used|promised|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
 	{regexp.MustCompile(`"tookSeconds": [0-9.e-]+`), `"tookSeconds": S`},

@@ -98,7 +98,7 @@ type told struct {
 type toldPool struct {
 	daemon.PoolStatus
 	Hint  string     `json:"hint,omitempty"`  // what helps against the reason
-	Mount *toldMount `json:"mount,omitempty"` // that the path lies on, by this process's mount table
+	Mount *toldMount `json:"mount,omitempty"` // that the path lies on, as this process sees it
 }
 
 type toldMount struct {
@@ -125,8 +125,8 @@ func hintOf(pool daemon.PoolStatus) string {
 	if pool.Open {
 		return ""
 	}
-	of := config.Pool{Name: pool.Name, Path: pool.Path, MountPoint: cmp.Or(pool.MountPoint, pool.Path)}
-	return poolHint(pool.Reason, of)
+	mount := cmp.Or(pool.MountPoint, pool.Path)
+	return poolHint(pool.Reason, config.Pool{Name: pool.Name, Path: pool.Path, MountPoint: mount})
 }
 
 func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {

@@ -62,7 +62,7 @@ type volumeRow struct {
 	Created   time.Time   `json:"created,omitzero"`
 	Kind      record.Kind `json:"kind,omitempty"`
 	CopyOf    string      `json:"copyOf,omitempty"`
-	Unwatched bool        `json:"unwatched,omitempty"` // no daemon of this node finds its object by labels
+	Unwatched bool        `json:"unwatched,omitempty"` // no daemon here finds its object by labels
 	Node      string      `json:"node,omitempty"`      // whose label it has, if that is another node
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
 	// Elsewhere it is what the daemon found in its directory, when, and if that is an estimate.
