@@ -55,8 +55,11 @@ await step('an administrator sees an open pool with its room and its mount', asy
   await picture(admin, 'overview')
 })
 
+// unmount tries again where the daemon looks into the pool at the moment.
+const unmount = () => inside('for i in $(seq 100); do umount /srv/fast && break; sleep 0.05; done; ! mountpoint -q /srv/fast')
+
 await step('an unmounted pool turns within 3 s, and back', async () => {
-  inside('for i in $(seq 100); do umount /srv/fast && break; sleep 0.05; done; ! mountpoint -q /srv/fast')
+  unmount()
   const down = await within(pool.getByText('closed', { exact: true }), 3000)
   await pool.getByText('NotMounted').waitFor()
   await pool.getByText('Hint: mount it, then run: hostpath-provisioner check fast').waitFor()
@@ -216,6 +219,13 @@ await step('check, prepare, adopt and import: the command first, and a dry run b
   await section('Pools')
   await close(await act('Check now', 'hostpath-provisioner check fast', /fast +\/srv\/fast +open/))
   await close(await act('Prepare', 'hostpath-provisioner prepare fast', 'pool fast: nothing had to be done'))
+  unmount()
+  const prepares = await act('Prepare', 'mount /srv/fast', 'Done.')
+  inside('mountpoint -q /srv/fast')
+  await prepares.getByRole('button', { name: 'Run hostpath-provisioner check fast' }).click()
+  await prepares.getByText(/fast +\/srv\/fast +open/).waitFor()
+  await close(prepares)
+  await pool.getByText('open', { exact: true }).waitFor()
   const adopts = await act('Adopt', 'hostpath-provisioner adopt fast --dry-run', '0 would be adopted', async dialog => {
     assert.ok(await dialog.getByRole('button', { name: 'Run hostpath-provisioner adopt fast', exact: true }).isDisabled(), 'no dry run yet')
     await picture(admin, 'adopt')
