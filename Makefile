@@ -284,8 +284,8 @@ $(BUILD)/krew: packaging/krew/go.mod packaging/krew/go.sum # and krew, which ins
 
 WITH = VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm CYCLONEDX=$(BUILD)/cyclonedx-gomod
 .PHONY: release
-release: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## packages, archives, bills of modules, krew's manifest and checksums, in $(BUILD)/release; KEY= signs
-	@$(WITH) KEY='$(KEY)' URL='$(URL)' OUT=$(BUILD)/release sh packaging/release.sh
+release: $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod ## packages, archives, bills of modules, krew's manifest and checksums, in $(BUILD)/release; KEY= signs, COCKPIT=yes adds the page
+	@$(WITH) BUILD=$(abspath $(BUILD)) COCKPIT='$(COCKPIT)' KEY='$(KEY)' URL='$(URL)' OUT=$(BUILD)/release sh packaging/release.sh
 
 .PHONY: check-release
 check-release: deps-systemd $(BUILD)/nfpm $(BUILD)/cyclonedx-gomod $(BUILD)/krew ## lintian, rpmlint, krew, and a second build of a release that has to make the same bytes
@@ -330,6 +330,16 @@ test-sysext: deps-systemd $(BUILD)/nfpm $(BUILD)/controlplane $(BUILD)/kubectl #
 .PHONY: test-ansible
 test-ansible: deps-systemd repositories $(BUILD)/controlplane ## the Ansible role on three booted Debians
 	@$(GO) run $(GOFLAGS) ./test/systemd ansible
+
+# The page for Cockpit needs npm, and is therefore neither in packages nor in test.
+.PHONY: cockpit
+cockpit: $(BUILD)/nfpm ## the page for Cockpit, and its packages, in $(BUILD)/cockpit; wants nodejs and npm
+	@BUILD=$(abspath $(BUILD)) VERSION='$(VERSION)' NFPM=$(BUILD)/nfpm OUT=$(BUILD)/cockpit sh packaging/cockpit/build.sh
+
+.PHONY: test-cockpit
+test-cockpit: deps-systemd packages cockpit $(BUILD)/controlplane $(BUILD)/kubectl ## the page, in chromium, on a booted Debian with Cockpit; pictures in $(BUILD)/cockpit/pictures
+	@sh test/deps.sh chromium
+	@$(GO) run $(GOFLAGS) ./test/systemd cockpit
 
 test-kubeadm: deps-systemd packages $(KUBEADM) $(BUILD)/etcd $(BUILD)/kubelet $(BUILD)/kubectl ## from an empty machine to the first claim, with kubeadm
 	@$(GO) run $(GOFLAGS) ./test/systemd kubeadm

@@ -84,6 +84,9 @@ type PoolStatus struct {
 	// Full: it is not open, and only because it is full.
 	Full bool   `json:"full,omitempty"`
 	Size uint64 `json:"size,omitempty"` // absent while the storage is
+	// Reserve is what the pool keeps free of it, Marker the ID in the filesystem's marker.
+	Reserve uint64 `json:"reserve,omitempty"`
+	Marker  string `json:"marker,omitempty"`
 	// Free is what one more volume may take; absent as well, and until what is promised was counted.
 	Free *uint64 `json:"free,omitempty"`
 	// Used is what its volumes take (Used); absent where that is not known. Where it is by their
@@ -138,7 +141,8 @@ func (s *Status) printable() {
 	words := []*string{&s.Version, &s.Node, &s.Provisioner, &s.API, &s.Stalled, &s.Config, &s.Sentence}
 	for i := range s.Pools {
 		p := &s.Pools[i]
-		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Device, &p.MountPoint, &p.Worker)
+		words = append(words, &p.Name, &p.Path, &p.Reason, &p.Message, &p.Scope, &p.Device,
+			&p.MountPoint, &p.Worker, &p.Marker)
 		for j := range p.Warnings {
 			words = append(words, &p.Warnings[j])
 		}
@@ -174,6 +178,7 @@ func poolStatus(s gate.State, pool config.Pool) PoolStatus {
 	p := PoolStatus{
 		Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Open: s.Open(), Since: s.Since,
 		Size: s.Report.Size, Device: s.Report.Device, MountPoint: pool.MountPoint,
+		Reserve: s.Report.Reserve, Marker: s.Report.Marker,
 	}
 	if p.Size > 0 {
 		p.Free = &s.Report.Free

@@ -74,7 +74,7 @@ cp systemd/*.preset "$common/presets/"
 cp systemd/hostpath-provisioner-generator systemd/hostpath-provisioner-mountpoint systemd/hostpath-provisioner-csi-node "$common/"
 cp README.md CHANGELOG.md "$common/doc/"
 cp docs/*.md "$common/doc/docs/"
-cp docs/pictures/*.svg "$common/doc/docs/pictures/"
+cp docs/pictures/*.svg docs/pictures/*.png "$common/doc/docs/pictures/"
 # What is for those who change or audit it stays in the sources.
 sed -zEi 's/\[([^]]*)\]\((docs\/)?dev\/[^)]*\)/\1/g' "$common"/doc/*.md "$common"/doc/docs/*.md
 cp packaging/sysusers.conf packaging/copyright LICENSE "$common/"

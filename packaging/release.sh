@@ -2,7 +2,8 @@
 # Makes in OUT what a release is: packages, archives, bills of modules and images of each
 # architecture, krew's manifest of the plugin, and SHA256SUMS.
 #
-# Wants what build.sh wants, and CYCLONEDX. URL is where the archives will be. With KEY, the fingerprint of a key that gpg has, the .rpm and SHA256SUMS are
+# Wants what build.sh wants, and CYCLONEDX. With COCKPIT it has the page for Cockpit, too, which wants npm and BUILD.
+# URL is where the archives will be. With KEY, the fingerprint of a key that gpg has, the .rpm and SHA256SUMS are
 # signed. What is signed differs from one build to the next, and nothing else does.
 set -eu
 cd "$(dirname "$0")/.."
@@ -22,6 +23,7 @@ esac
 
 rm -rf "$OUT"
 sh packaging/build.sh >/dev/null
+[ -z "${COCKPIT:-}" ] || sh packaging/cockpit/build.sh >/dev/null
 if [ -n "${KEY:-}" ]; then
 	rpmsign -D "_gpg_name $KEY" -D "__gpg $(command -v gpg)" --addsign "$OUT"/*.rpm >/dev/null
 fi

@@ -68,6 +68,8 @@ var accidental = []struct {
 	{regexp.MustCompile(`/dev/loop\d+`), "LOOP"},
 	{regexp.MustCompile(`\d+(\.\d)? [KMGT]iB of \d+(\.\d)? [KMGT]iB`), "FREE of SIZE"},
 	{regexp.MustCompile(`of 20\d\d-\d\d-\d\d\)`), "of DATE)"},
+	{regexp.MustCompile(`"created": "[^"]*"`), `"created": "TIME"`},
+	{regexp.MustCompile(`"(point|source|fsType|options)": "[^"]*"`), `"$1": "..."`},
 	{regexp.MustCompile(`pid \d+`), "pid PID"},
 	{regexp.MustCompile(`"(pid|size|available|reserve|free|used|promised|inodes|inodesFree|mountID|devMinor|inode)": [1-9]\d*`), `"$1": N`},
 	{regexp.MustCompile(`"tookSeconds": [0-9.e-]+`), `"tookSeconds": S`},
@@ -403,6 +405,7 @@ func TestStatus(t *testing.T) {
 	away.Pools = full.Pools
 	put(away)
 	s.call("status")
+	s.call("status", "--json")
 	s.says("killed")
 	dead := good
 	dead.PID = 1 << 30 // above pid_max

@@ -31,7 +31,7 @@ func TestSampleOfMistakes(t *testing.T) {
 	shows(t, strings.ReplaceAll(said, " /config.toml", " /etc/hostpath-provisioner/config.toml"), "configuration.md", "")
 }
 
-// What operation.md shows of a closed pool, and of another filesystem in the place of a pool's.
+// What operation.md shows of a closed pool.
 func TestSampleOfAClosedPool(t *testing.T) {
 	h := newHost(t, minimal)
 	const away = "/srv/fast is not a mount point: it lies on / (ext4, /dev/vda1)"
@@ -44,14 +44,6 @@ func TestSampleOfAClosedPool(t *testing.T) {
 			Reason: "NotMounted", Message: away, Promised: &promised, Volumes: 2}},
 	})
 	shows(t, strings.ReplaceAll(h.call("status"), "pid PID", "pid 7"), "operation.md", "Status")
-	story, err := os.ReadFile("testdata/pool-story.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, replaced, _ := strings.Cut(string(story), "$ hostpath-provisioner prepare fast --replace\nchanged ")
-	replaced = strings.NewReplacer("/pool", "/srv/fast", "marker ID", "marker "+strings.Repeat("A", 26),
-		"DATE", "2026-11-21").Replace(replaced)
-	shows(t, "changed "+replaced, "operation.md", "Replacing a disk")
 }
 
 // What migration.md shows of an adoption.

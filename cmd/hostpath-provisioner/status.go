@@ -41,7 +41,7 @@ func (p *program) statusCommand() *cobra.Command {
 					return err
 				}
 				if asJSON {
-					err = writeJSON(w, s)
+					err = writeJSON(w, toldOf(s))
 				} else {
 					err = writeStatus(w, s, p.now())
 				}
@@ -87,6 +87,46 @@ func wellOf(s daemon.Status) error {
 		}
 	}
 	return err
+}
+
+// told is the output of status --json: the daemon's file, and for each pool what is not in that.
+type told struct {
+	daemon.Status
+	Pools []toldPool `json:"pools"` // in place of the status's
+}
+
+type toldPool struct {
+	daemon.PoolStatus
+	Hint  string     `json:"hint,omitempty"`  // what helps against the reason
+	Mount *toldMount `json:"mount,omitempty"` // that the path lies on, as this process sees it
+}
+
+type toldMount struct {
+	Point   string `json:"point"`
+	Source  string `json:"source"` // "/dev/sda1", "server:/export"; may be empty
+	FSType  string `json:"fsType"`
+	Options string `json:"options"`
+}
+
+func toldOf(s daemon.Status) told {
+	all := told{Status: s, Pools: []toldPool{}}
+	for _, pool := range s.Pools {
+		one := toldPool{PoolStatus: pool, Hint: hintOf(pool)}
+		if on, found := coveringMount(pool.Path); found {
+			one.Mount = &toldMount{on.Point, on.Source, on.FSType, on.Options}
+		}
+		all.Pools = append(all.Pools, one)
+	}
+	return all
+}
+
+// hintOf is what helps against the reason of a pool that is not open, "" where nothing is known.
+func hintOf(pool daemon.PoolStatus) string {
+	if pool.Open {
+		return ""
+	}
+	mount := cmp.Or(pool.MountPoint, pool.Path)
+	return poolHint(pool.Reason, config.Pool{Name: pool.Name, Path: pool.Path, MountPoint: mount})
 }
 
 func writeStatus(w io.Writer, s daemon.Status, now time.Time) error {
@@ -154,8 +194,7 @@ func writeWork(w io.Writer, all []daemon.Work) {
 func writePoolStatus(w io.Writer, pool daemon.PoolStatus) {
 	if !pool.Open {
 		fmt.Fprintf(w, "\npool %s: %s: %s\n", pool.Name, pool.Reason, pool.Message)
-		of := config.Pool{Name: pool.Name, Path: pool.Path, MountPoint: cmp.Or(pool.MountPoint, pool.Path)}
-		if hint := poolHint(pool.Reason, of); hint != "" {
+		if hint := hintOf(pool); hint != "" {
 			fmt.Fprintf(w, "hint: %s\n", hint)
 		}
 	}

@@ -56,8 +56,14 @@ type volumeRow struct {
 	Size      int64  `json:"size,omitempty"`      // bytes that were asked for
 	Promised  int64  `json:"promised,omitempty"`  // bytes that the pool keeps for it, if that is another number
 	State     string `json:"state"`
-	Unwatched bool   `json:"unwatched,omitempty"` // no daemon of this node finds its object by labels
-	Node      string `json:"node,omitempty"`      // whose label it has, if that is another node
+	// As recorded: the StorageClass, when it was made, the kind where it is no volume ("snapshot",
+	// "inline"), and the volume or snapshot that its data was copied from.
+	Class     string      `json:"class,omitempty"`
+	Created   time.Time   `json:"created,omitzero"`
+	Kind      record.Kind `json:"kind,omitempty"`
+	CopyOf    string      `json:"copyOf,omitempty"`
+	Unwatched bool        `json:"unwatched,omitempty"` // no daemon here finds its object by labels
+	Node      string      `json:"node,omitempty"`      // whose label it has, if that is another node
 	// What the volume takes and may take, where its pool has project quotas and it has a limit.
 	// Elsewhere it is what the daemon found in its directory, when, and if that is an estimate.
 	Used        *uint64 `json:"used,omitempty"` // bytes
@@ -384,7 +390,9 @@ func ofPool(pool string, volumes []*corev1.PersistentVolume) map[string]*corev1.
 }
 
 func recordRow(pool string, r record.Record) volumeRow {
-	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool, Directory: r.Directory, Size: r.Requested, Promised: r.Promised}
+	return volumeRow{Volume: r.PV, Claim: r.Namespace + "/" + r.Claim, Pool: pool,
+		Directory: r.Directory, Size: r.Requested, Promised: r.Promised,
+		Class: r.Class, Created: r.Created, Kind: r.Kind, CopyOf: r.Origin.Name}
 }
 
 // boundTo takes the claim of the volume's object. That is another than the record's after a volume

@@ -10,7 +10,8 @@
 //
 // With the argument kubeadm it tells another story: kubeadm makes the cluster in there, and a pod
 // runs. With repository it is that of apt and dnf, with ansible that of three machines and the
-// role, with sysext that of a system whose /usr is an image's.
+// role, with sysext that of a system whose /usr is an image's, with cockpit that of the page for
+// Cockpit.
 //
 // What it was seen to catch, each by breaking the product once, is listed at the steps
 // (steps_*.go).
@@ -113,6 +114,8 @@ func chosen() tale {
 		return tale{forAnsible(), (*environment).prepareFleet, fleet}
 	case "sysext":
 		return tale{base, (*environment).prepare, extended}
+	case "cockpit":
+		return tale{forCockpit(), (*environment).prepareCockpit, cockpitStory}
 	}
 	return tale{base, (*environment).prepare, story}
 }

@@ -1,0 +1,94 @@
+// The page: what hostpath-provisioner's commands tell of this host, and their actions.
+import '@patternfly/react-core/dist/styles/base.css'
+import './page.css'
+import { useEffect, useRef, useState } from 'react'
+import { createRoot } from 'react-dom/client'
+import { Nav, NavItem, NavList } from '@patternfly/react-core/dist/esm/components/Nav'
+import { Said } from './said.jsx'
+import { Overview } from './overview.jsx'
+import { Volumes } from './volumes.jsx'
+import { Volume } from './volume.jsx'
+import { ask, followStatus, throttled, UNIT } from './host.js'
+import { followTheme } from './theme.js'
+
+const { cockpit } = window
+const PAUSE = 2000 // ms between two lists of volumes at least, each of which asks the disks and the API
+
+function useHost () {
+  const [host, setHost] = useState({})
+  useEffect(() => followStatus(told => setHost(was => ({
+    ...was, ...told, ...(told.status && { error: undefined }), ...(told.error && { status: undefined }),
+  }))), [])
+  return host
+}
+
+// useVolumes lists the volumes again when the status tells of others.
+function useVolumes (status, admin, shown) {
+  const [list, setList] = useState({})
+  const refresh = useRef(null)
+  refresh.current ??= throttled(() => ask(['volumes'], 'try').then(
+    found => setList({ found }), error => setList({ error: error.message })), PAUSE)
+  const counts = JSON.stringify([admin, status?.pools.map(p => [p.name, p.volumes, p.states, p.promised])])
+  useEffect(() => { if (shown && admin !== null) refresh.current() }, [counts, shown])
+  return list
+}
+
+function useAdmin () {
+  const [admin, setAdmin] = useState(null)
+  useEffect(() => {
+    const permission = cockpit.permission({ admin: true })
+    const tell = () => setAdmin(permission.allowed)
+    permission.addEventListener('changed', tell)
+    tell()
+    return () => permission.close()
+  }, [])
+  return admin
+}
+
+function usePath () {
+  const [path, setPath] = useState(cockpit.location.path)
+  useEffect(() => {
+    const moved = () => setPath(cockpit.location.path)
+    cockpit.addEventListener('locationchanged', moved)
+    return () => cockpit.removeEventListener('locationchanged', moved)
+  }, [])
+  return path
+}
+
+// Trouble is why there is no status: the daemon does not run, or its program is another version's.
+function Trouble ({ error, unit }) {
+  const state = unit?.active ? ` (${UNIT}: ${unit.active})` : ''
+  return (
+    <Said variant="danger" title={`There is no status${state}`}>
+      <p>{error}</p>
+      <p>To start the daemon: <code>systemctl start {UNIT}</code></p>
+    </Said>
+  )
+}
+
+function Page () {
+  const host = useHost()
+  const admin = useAdmin()
+  const [section, pool, name] = usePath()
+  const volumes = useVolumes(host.status, admin, section === 'volumes')
+  const one = section === 'volumes' && name !== undefined
+  return (
+    <main className="hp-page">
+      <Nav variant="horizontal" aria-label="Sections">
+        <NavList>
+          <NavItem to="#/" isActive={section !== 'volumes'}>Pools</NavItem>
+          <NavItem to="#/volumes" isActive={section === 'volumes'}>Volumes</NavItem>
+        </NavList>
+      </Nav>
+      {host.error && <Trouble error={host.error} unit={host.unit} />}
+      {admin === false &&
+        <Said variant="info" title="Actions and volumes need administrative access" />}
+      {section !== 'volumes' && <Overview {...host} admin={admin} />}
+      {section === 'volumes' && !one && <Volumes {...volumes} />}
+      {one && <Volume {...volumes} pool={pool} name={name} />}
+    </main>
+  )
+}
+
+followTheme()
+cockpit.transport.wait(() => createRoot(document.getElementById('page')).render(<Page />))

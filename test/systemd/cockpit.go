@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// The page for Cockpit, beside Debian's own Cockpit, read in chromium by the scripts in browser.
+
+// cockpitStory is what is shown, in order.
+var cockpitStory = []step{
+	{"the page's .deb installs beside Cockpit, and an operator makes a pool", cockpitInstalls},
+	{"chromium reads the page, as an administrator and as another user", cockpitRead},
+	{"the page's .deb goes, and leaves nothing", cockpitGoes},
+}
+
+// forCockpit has Cockpit with its shell, and what makes a user an administrator there.
+func forCockpit() inputs {
+	i := base
+	i.packages = append(i.packages[:len(i.packages):len(i.packages)],
+		"cockpit-ws", "cockpit-bridge", "cockpit-system", "sudo")
+	return i
+}
+
+func (e *environment) prepareCockpit() {
+	e.prepareMachine(false)
+	e.Must(e.passPackages("packages", "cockpit"), "passing the packages")
+	var err error
+	e.cluster, err = cluster.Start(e.ctx, cluster.Options{Dir: filepath.Join(e.dir, "plane")})
+	e.Must(err, "starting the control plane")
+	e.Must(e.m.boot(e.ctx), "booting")
+	e.Must(e.cluster.AddNode(e.ctx, node, nil), "a Node")
+	e.Must(e.passKubectl(), "passing kubectl")
+}
+
+const pageFiles = "/usr/share/cockpit/hostpath-provisioner"
+
+func cockpitInstalls(e *environment) {
+	e.dpkg(deb[1])
+	e.dpkg("/shared/cockpit/*.deb")
+	e.is("ls "+pageFiles, "index.css.gz\nindex.html\nindex.js.gz\nmanifest.json")
+	e.product(unconfined...)
+	e.put("/etc/hostpath-provisioner/conf.d/clones.toml", "[pool.fast]\nclones = \"copy\"\n")
+	e.sh("systemctl daemon-reload; systemctl restart " + service)
+	e.class("fast", "fast")
+	e.sh(`useradd -m -s /bin/sh -G sudo admin; echo 'admin:of the host' | chpasswd
+		useradd -m -s /bin/sh guest; echo 'guest:of nothing' | chpasswd
+		systemctl start cockpit.socket`)
+}
+
+// cockpitRead runs the browser in this network namespace, where Cockpit listens on the loopback.
+// The script reaches into the machine by the command that this program uses.
+func cockpitRead(e *environment) {
+	inside, err := json.Marshal(e.m.command(e.ctx, "sh", "-euc").Args)
+	e.Must(err, "the command")
+	work := filepath.Join(rig.Root(), ".build", "cockpit-src")
+	e.Must(os.CopyFS(filepath.Join(e.dir, "browser"), os.DirFS(
+		filepath.Join(rig.Root(), "test", "systemd", "browser"))), "passing the scripts")
+	modules := filepath.Join(e.dir, "browser", "node_modules")
+	e.Must(os.Symlink(filepath.Join(work, "node_modules"), modules), "passing the modules")
+	script := exec.CommandContext(e.ctx, "node", filepath.Join(e.dir, "browser", "cockpit.mjs"))
+	script.Env = append(os.Environ(), "INSIDE="+string(inside),
+		"PICTURES="+filepath.Join(rig.Root(), ".build", "cockpit", "pictures"))
+	script.Stdout, script.Stderr = os.Stdout, os.Stderr
+	e.Must(script.Run(), "the page in chromium")
+}
+
+func cockpitGoes(e *environment) {
+	e.sh("dpkg --purge cockpit-hostpath-provisioner")
+	e.fails("ls "+pageFiles, "No such file")
+	e.is("systemctl is-active "+service, "active")
+}
