@@ -63,8 +63,10 @@ func ForRecord(f RecordFacts) Verdict {
 		return Verdict{Action: PutBack, Reason: ReasonPutBack}
 	case f.discarded():
 		return Verdict{Action: Finish}
-	case f.Record.Moving != "":
+	case f.Record.Moving != "" && !f.halfReceived():
 		return Verdict{Action: Keep} // import deletes the object for a moment, and makes it again
+	case f.sentAway():
+		return f.sent()
 	case f.unlabelled():
 		return f.labelsMissing()
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
@@ -90,6 +92,29 @@ func ForRecord(f RecordFacts) Verdict {
 	default:
 		return Verdict{Action: Undo, Reason: ReasonUnpublishedRemoved}
 	}
+}
+
+// halfReceived: what was received of a stream was discarded before its object was to be made.
+func (f RecordFacts) halfReceived() bool {
+	r := f.Record
+	return r.Origin.Kind == record.Stream &&
+		(r.Place == record.Emptying || r.Place == record.Nowhere)
+}
+
+// sentAway: the volume was written to a stream, and its object is not this directory's any more.
+func (f RecordFacts) sentAway() bool {
+	r := f.Record
+	return r.Sent != "" && !r.Retained && r.Place == record.InPool && f.made() &&
+		(f.Volume == nil || f.elsewhere() || f.Beside)
+}
+
+// sent: where the volume is another node's by now, what is here is a copy that is retained. Without
+// an object it may be about to be made there.
+func (f RecordFacts) sent() Verdict {
+	if f.Volume == nil || f.Unsure {
+		return Verdict{Action: Keep}
+	}
+	return Verdict{Action: Retain, Reason: ReasonRetained}
 }
 
 // letGoByOthers: people deleted the object, whose policy was to keep the data.
