@@ -84,8 +84,9 @@ func (p *program) send(ctx context.Context, pv string, to io.Writer) error {
 	return nil
 }
 
+// entriesOf is how many entries are in the volume's own directory and below.
 func entriesOf(c treecopy.Copied) uint64 {
-	return uint64(c.Directories + c.Files + c.HardLinks + c.Symlinks + c.FIFOs)
+	return uint64(c.Directories - 1 + c.Files + c.HardLinks + c.Symlinks + c.FIFOs)
 }
 
 func totalOf(h follow.Head) progress.Total {

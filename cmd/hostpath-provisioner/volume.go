@@ -31,7 +31,7 @@ func (p *program) volumeCommand() *cobra.Command {
 		},
 	}
 	c.AddCommand(p.sendCommand(), p.receiveCommand(), &cobra.Command{
-		Use: "drop VOLUME", Short: "Remove the data of a volume that was sent, or is retained",
+		Use: "drop VOLUME", Short: "Remove the data of a volume that has no PersistentVolume here",
 		Long: dropLong, Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error { return p.drop(c.Context(), args[0]) },
 	})
@@ -104,12 +104,15 @@ func (p *program) storeOf(pool config.Pool) *volume.Pool {
 func (h held) here(node string) bool {
 	v := h.object
 	return v != nil && v.Labels[plan.NodeLabel] == plan.NodeLabelValue(node) &&
-		plan.PathOf(v) == h.pool.Path+"/"+h.record.Directory
+		plan.PathOf(v) == h.path()
 }
 
-const dropLong = `Volume drop removes the data of a volume that no PersistentVolume needs here: one
-that was sent, and has its PersistentVolume on another node by now, and one that is retained. What
-was cut off is finished by the next call.`
+func (h held) path() string { return h.pool.Path + "/" + h.record.Directory }
+
+const dropLong = `Volume drop removes the data of a volume that has no PersistentVolume here: one that
+was sent, and has it on another node by now; one that is retained; and one that is orphaned. It is
+refused as long as a PersistentVolume or a claim needs the data. What was cut off is finished by the
+next call.`
 
 func (p *program) drop(ctx context.Context, pv string) error {
 	h, err := p.heldVolume(ctx, pv)
@@ -142,24 +145,31 @@ func (p *program) drop(ctx context.Context, pv string) error {
 
 // needed is why the data of a volume cannot be dropped, nil if it can.
 func (h held) needed(ctx context.Context, node string) error {
-	r := h.record
-	if h.here(node) {
-		return fmt.Errorf("PersistentVolume %s is here: delete its claim instead", r.PV)
-	}
-	switch sent := r.Sent != ""; {
-	case h.object == nil && !r.Retained && r.Place == record.InPool && sent:
-		return fmt.Errorf("volume %s was sent, and has no PersistentVolume: it may be about to "+
-			"get one where it is received", r.PV)
-	case !r.Retained && !sent && r.Place == record.InPool:
-		return fmt.Errorf("volume %s is neither retained nor was it sent", r.PV)
-	case h.object != nil && !sent:
-		return fmt.Errorf("volume %s has a PersistentVolume, and was not sent", r.PV)
-	case h.object != nil:
+	r, away := h.record, h.object != nil && h.record.Sent != "" && !h.here(node)
+	switch {
+	case r.Place == record.Emptying, r.Place == record.Nowhere, away:
 		return nil
+	case h.object != nil:
+		return fmt.Errorf("volume %s has a PersistentVolume: delete its claim instead", r.PV)
+	case r.Moving != "" || r.Unpublished || r.Sent != "" && !r.Retained:
+		return fmt.Errorf("volume %s may be about to get its PersistentVolume", r.PV)
 	}
 	claim, err := h.client.GetClaim(ctx, r.Namespace, r.Claim)
-	if err == nil && claim != nil && claim.Spec.VolumeName == r.PV {
-		err = fmt.Errorf("claim %s/%s waits for volume %s", r.Namespace, r.Claim, r.PV)
+	if err != nil {
+		return err
+	}
+	if claim != nil && (claim.Spec.VolumeName == r.PV || string(claim.UID) == r.ClaimUID) {
+		return fmt.Errorf("claim %s/%s waits for volume %s", r.Namespace, r.Claim, r.PV)
+	}
+	other := ""
+	err = h.client.EachVolume(ctx, func(v *corev1.PersistentVolume) {
+		on := v.Labels[plan.NodeLabel]
+		if plan.PathOf(v) == h.path() && (on == "" || on == plan.NodeLabelValue(node)) {
+			other = v.Name
+		}
+	})
+	if err == nil && other != "" {
+		err = fmt.Errorf("PersistentVolume %s has the directory of volume %s", other, r.PV)
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -123,7 +126,7 @@ func TestSendVolume(t *testing.T) {
 	}
 	b.refusesStream(older, "the pool has a volume of this name")
 	if out, code := b.Call("volume", "drop", data.Name); code != 1 ||
-		!strings.Contains(out, "is here") {
+		!strings.Contains(out, "has a PersistentVolume: delete its claim") {
 		t.Errorf("dropped where it is in use: exit code %d\n%s", code, out)
 	}
 	a.Kill()
@@ -181,6 +184,64 @@ func same(t *testing.T, one, other string) {
 			t.Errorf("%s: %v, %d bytes, want %d", name, err, len(b), len(a))
 		}
 	}
+}
+
+// rewritten is a stream with another head.
+func (w *environment) rewritten(stream []byte, change func(*follow.Head)) []byte {
+	w.Helper()
+	head, _, rest, err := follow.ReadHead(bytes.NewReader(stream))
+	w.Must(err)
+	change(&head)
+	var other bytes.Buffer
+	e, err := follow.WriteHead(&other, head)
+	w.Must(err)
+	_, err = io.Copy(e, rest)
+	w.Must(err)
+	w.Must(e.End())
+	return other.Bytes()
+}
+
+// Refused is what does not fit: a stream of another cluster's volume of the name, one whose claim
+// is another by now, one that says less than comes, a pool of another cluster, and one without
+// room.
+func TestReceiveRefuses(t *testing.T) {
+	w := newEnvironment(t)
+	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
+	class := w.Class("c", immediate)
+	pv := a.writes("data", class)
+	stream := a.sent(pv.Name)
+	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Cluster = "another" }),
+		"the stream is of another cluster's")
+	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Bytes = 3 }), "more data than")
+	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Entries = 0 }), "more data than")
+	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Bytes = 1 << 40 }), "has no room")
+	marker := b.ours("pool.json")
+	was, err := os.ReadFile(marker)
+	w.Must(err)
+	other := b.marker(marker)
+	other["cluster"] = "another"
+	text, err := json.Marshal(other)
+	w.Must(err)
+	w.Must(os.WriteFile(marker, text, 0o600))
+	b.refusesStream(stream, "OtherCluster")
+	w.Must(os.WriteFile(marker, was, 0o600))
+	w.retain(pv.Name)
+	w.DeleteClaim("data")
+	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
+	w.Must(err)
+	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
+	b.refusesStream(stream, "is another one than the volume's")
+	if out, code := a.Call("volume", "drop", pv.Name); code != 1 ||
+		!strings.Contains(out, "has a PersistentVolume") {
+		t.Errorf("drop of a released volume: exit code %d\n%s", code, out)
+	}
+	w.deleteVolume(pv.Name)
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Eventually("it is retained", func() bool {
+		out, code := a.Call("volume", "drop", pv.Name)
+		return code == 0 && strings.Contains(out, "dropped "+pv.Name)
+	})
+	a.wantTree()
 }
 
 // A stream is a backup: where the cluster has nothing of the volume, it is made from it, and its

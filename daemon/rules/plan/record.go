@@ -66,7 +66,7 @@ func ForRecord(f RecordFacts) Verdict {
 	case f.Record.Moving != "" && !f.halfReceived():
 		return Verdict{Action: Keep} // import deletes the object for a moment, and makes it again
 	case f.sentAway():
-		return f.sent()
+		return f.letGoByOthers()
 	case f.unlabelled():
 		return f.labelsMissing()
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
@@ -101,23 +101,15 @@ func (f RecordFacts) halfReceived() bool {
 		(r.Place == record.Emptying || r.Place == record.Nowhere)
 }
 
-// sentAway: the volume was written to a stream, and its object is not this directory's any more.
+// sentAway: the volume was written to a stream, and its object is another node's by now, or
+// another pool's: what is here is a copy, which is retained.
 func (f RecordFacts) sentAway() bool {
 	r := f.Record
 	return r.Sent != "" && !r.Retained && r.Place == record.InPool && f.made() &&
-		(f.Volume == nil || f.elsewhere() || f.Beside)
+		f.Volume != nil && (f.elsewhere() || f.Beside)
 }
 
-// sent: where the volume is another node's by now, what is here is a copy that is retained. Without
-// an object it may be about to be made there.
-func (f RecordFacts) sent() Verdict {
-	if f.Volume == nil || f.Unsure {
-		return Verdict{Action: Keep}
-	}
-	return Verdict{Action: Retain, Reason: ReasonRetained}
-}
-
-// letGoByOthers: people deleted the object, whose policy was to keep the data.
+// letGoByOthers: people deleted the object, whose policy was to keep the data, or sent it away.
 func (f RecordFacts) letGoByOthers() Verdict {
 	if f.Unsure {
 		return Verdict{Action: Keep}

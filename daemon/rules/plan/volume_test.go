@@ -222,6 +222,7 @@ func TestForRecord(t *testing.T) {
 	notHeld := record.Record{Unheld: true}
 	sent := record.Record{Node: us, Sent: "s"}
 	sentKept := record.Record{Node: us, Sent: "s", Retained: true}
+	sentUnheld := record.Record{Node: us, Sent: "s", Unheld: true}
 	received := record.Record{Node: us, Moving: "{}",
 		Origin: record.Origin{Kind: record.Stream, Name: "x"}}
 	moving, movingUnheld := record.Record{Moving: "{}"}, record.Record{Moving: "{}", Unheld: true}
@@ -297,7 +298,8 @@ func TestForRecord(t *testing.T) {
 		{"sent to another pool of this node",
 			RecordFacts{Record: sent, Volume: here, Beside: true}, record.InPool, Retain},
 		{"sent, and its object is about to be made",
-			RecordFacts{Record: sent}, record.InPool, Keep},
+			RecordFacts{Record: sent, Claim: bound}, record.InPool, Keep},
+		{"sent, its object deleted, and not held", RecordFacts{Record: sentUnheld}, record.InPool, Retain},
 		{"sent, and still here",
 			RecordFacts{Record: sent, Volume: here}, record.InPool, Keep},
 		{"received by half",
