@@ -109,10 +109,10 @@ func (h held) here(node string) bool {
 
 func (h held) path() string { return h.pool.Path + "/" + h.record.Directory }
 
-const dropLong = `Volume drop removes the data of a volume that has no PersistentVolume here: one that
-was sent, and has it on another node by now; one that is retained; and one that is orphaned. It is
-refused as long as a PersistentVolume or a claim needs the data. What was cut off is finished by the
-next call.`
+const dropLong = `Volume drop removes the data of a volume that has no PersistentVolume here: one
+that was sent, and has it on another node by now; one that is retained; and one that is orphaned. It
+is refused as long as a PersistentVolume or a claim needs the data. What was cut off is finished by
+the next call.`
 
 func (p *program) drop(ctx context.Context, pv string) error {
 	h, err := p.heldVolume(ctx, pv)

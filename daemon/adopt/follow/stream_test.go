@@ -40,28 +40,31 @@ func TestReadHead(t *testing.T) {
 	}
 	with := func(change func(*Head)) []byte { h := headOf(t, nil); change(&h); return of(h) }
 	recorded := func(change func(*record.Record)) []byte { return of(headOf(t, change)) }
-	good := of(headOf(t, nil))
+	good, bad := of(headOf(t, nil)), treecopy.ErrStream
+	recordOf := func(text string) []byte {
+		return with(func(h *Head) { h.Record = json.RawMessage(text) })
+	}
 	for name, c := range map[string]struct {
 		stream []byte
 		want   error
 	}{
 		"good":          {good, nil},
 		"empty":         {nil, errNoStream},
-		"other text":    {[]byte("hostpath-provisioner volume 2\n" + strings.Repeat("x", 99)), errNoStream},
+		"other text":    {[]byte("hostpath-provisioner volume 2\nxxxx"), errNoStream},
 		"cut off":       {good[:len(good)-40], treecopy.ErrCutOff},
-		"an odd field":  {of(map[string]string{"path": "/etc"}), treecopy.ErrStream},
-		"a large one":   {of(strings.Repeat("x", 2*record.MaxSize)), treecopy.ErrStream},
-		"no UID":        {with(func(h *Head) { h.Stream = "" }), treecopy.ErrStream},
-		"less than 0":   {with(func(h *Head) { h.Bytes = -1 }), treecopy.ErrStream},
-		"no record":     {with(func(h *Head) { h.Record = json.RawMessage("{}") }), treecopy.ErrStream},
-		"a newer one":   {with(func(h *Head) { h.Record = json.RawMessage(`{"version":99}`) }), treecopy.ErrStream},
-		"a snapshot":    {recorded(func(r *record.Record) { r.Kind = record.Snapshot }), treecopy.ErrStream},
-		"no size":       {recorded(func(r *record.Record) { r.Requested = 0 }), treecopy.ErrStream},
-		"name ..":       {recorded(func(r *record.Record) { r.PV = ".." }), treecopy.ErrStream},
-		"a path":        {recorded(func(r *record.Record) { r.PV = "../x" }), treecopy.ErrStream},
-		"directory ..":  {recorded(func(r *record.Record) { r.Directory = ".." }), treecopy.ErrStream},
-		"directory a/b": {recorded(func(r *record.Record) { r.Directory = "a/b" }), treecopy.ErrStream},
-		"our directory": {recorded(func(r *record.Record) { r.Directory = record.OwnDir }), treecopy.ErrStream},
+		"an odd field":  {of(map[string]string{"path": "/etc"}), bad},
+		"a large one":   {of(strings.Repeat("x", 2*record.MaxSize)), bad},
+		"no UID":        {with(func(h *Head) { h.Stream = "" }), bad},
+		"less than 0":   {with(func(h *Head) { h.Bytes = -1 }), bad},
+		"no record":     {recordOf("{}"), bad},
+		"a newer one":   {recordOf(`{"version":99}`), bad},
+		"a snapshot":    {recorded(func(r *record.Record) { r.Kind = record.Snapshot }), bad},
+		"no size":       {recorded(func(r *record.Record) { r.Requested = 0 }), bad},
+		"name ..":       {recorded(func(r *record.Record) { r.PV = ".." }), bad},
+		"a path":        {recorded(func(r *record.Record) { r.PV = "../x" }), bad},
+		"directory ..":  {recorded(func(r *record.Record) { r.Directory = ".." }), bad},
+		"directory a/b": {recorded(func(r *record.Record) { r.Directory = "a/b" }), bad},
+		"our directory": {recorded(func(r *record.Record) { r.Directory = record.OwnDir }), bad},
 	} {
 		h, r, rest, err := ReadHead(bytes.NewReader(c.stream))
 		if c.want != nil {

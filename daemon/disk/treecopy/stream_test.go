@@ -201,7 +201,7 @@ func TestStreamHostile(t *testing.T) {
 		"behind the top":   {[]any{top, file("x"), end, top}, ErrStream},
 		"the top below":    {[]any{dirOf("x"), top}, ErrStream},
 		"no end":           {[]any{file("x"), end}, ErrStream},
-		"a link to none":   {[]any{item{Kind: itemLink, Name: []byte("x"), Key: 7}, top}, ErrStream},
+		"a link to none":   {[]any{item{Kind: itemLink, Name: []byte("x"), Key: 7}}, ErrStream},
 		"a label":          {[]any{attr(label), end, top}, ErrStream},
 		"a security one":   {[]any{attr("security.ima"), end, top}, ErrStream},
 		"a trusted one":    {[]any{attr("trusted.overlay.opaque"), end, top}, ErrStream},
