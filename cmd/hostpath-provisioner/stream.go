@@ -40,7 +40,7 @@ func (p *program) sendCommand() *cobra.Command {
 }
 
 func (p *program) send(ctx context.Context, pv string, to io.Writer) error {
-	h, err := p.heldVolume(ctx, pv)
+	h, err := p.heldVolume(ctx, pv, true)
 	if err != nil {
 		return err
 	}

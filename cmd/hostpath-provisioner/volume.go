@@ -49,13 +49,15 @@ type held struct {
 	object  *corev1.PersistentVolume // nil: there is none
 }
 
-// heldVolume looks for a volume in the pools whose volumes are one node's.
-func (p *program) heldVolume(ctx context.Context, pv string) (h held, err error) {
+// heldVolume looks for a volume in the pools whose volumes are one node's. Of several copies it is
+// one that has the PersistentVolume, or has not.
+func (p *program) heldVolume(ctx context.Context, pv string, published bool) (best held,
+	err error) {
 	cfg, err := p.load()
 	if err != nil {
-		return h, err
+		return best, err
 	}
-	closed := error(nil)
+	closed, h := error(nil), held{}
 	for _, pool := range cfg.Pools {
 		if pool.Scope != config.ScopeNode {
 			continue
@@ -85,13 +87,20 @@ func (p *program) heldVolume(ctx context.Context, pv string) (h held, err error)
 		if f, other := otherCluster(pool, report.Mark, h.cluster); other {
 			return h, closedError{pool, f}
 		}
-		h.object, err = h.client.GetVolume(ctx, pv)
-		return h, err
+		if h.object, err = h.client.GetVolume(ctx, pv); err != nil {
+			return h, err
+		}
+		if best.store == nil || h.here(p.node) == published {
+			best = h
+		}
 	}
-	if closed != nil {
-		return h, closed
+	switch {
+	case best.store != nil:
+		return best, nil
+	case closed != nil:
+		return best, closed
 	}
-	return h, noVolumeError{pv}
+	return best, noVolumeError{pv}
 }
 
 func (p *program) storeOf(pool config.Pool) *volume.Pool {
@@ -115,7 +124,7 @@ is refused as long as a PersistentVolume or a claim needs the data. What was cut
 the next call.`
 
 func (p *program) drop(ctx context.Context, pv string) error {
-	h, err := p.heldVolume(ctx, pv)
+	h, err := p.heldVolume(ctx, pv, false)
 	if err != nil {
 		return err
 	}

@@ -162,6 +162,8 @@ func (o Receiving) intends(ctx context.Context, v *corev1.PersistentVolume,
 			o.At.Format(time.RFC3339))
 	case ref == nil:
 		return i, errors.New("its object is for no claim")
+	case o.From == o.Node:
+		return i, errors.New("the volume is this node's already")
 	}
 	if now, err := o.API.GetClaim(ctx, ref.Namespace, ref.Name); err != nil ||
 		now != nil && now.UID != ref.UID {
