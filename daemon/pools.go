@@ -22,7 +22,7 @@ func (d *daemon) pools(cfg config.Config, cluster func() string) []controllers.P
 			Outside: d.outsideOf(p), Explain: func(r *hostcheck.Report) { unit.Explain(p, true, r) },
 		})
 		all = append(all, controllers.PoolParts{
-			Pool: planPool(p), Storage: store, Label: labelOf(p), Probe: probe, Opened: probe.Opened,
+			Pool: planPool(p), Storage: store, Label: LabelOf(p), Probe: probe, Opened: probe.Opened,
 			Account: d.promises.Account(accountKey(p)), Overcommit: p.Overcommit,
 			Figures: d.figuresOf(p),
 		})
@@ -42,8 +42,8 @@ func (d *daemon) keepAccounts(cfg config.Config) {
 	d.promises.Keep(keys...)
 }
 
-// labelOf is the SELinux label that volumes are born with, "" where there is no SELinux.
-func labelOf(p config.Pool) string {
+// LabelOf is the SELinux label that volumes are born with, "" where there is no SELinux.
+func LabelOf(p config.Pool) string {
 	if p.SELinuxType == "" || !selinux.Enabled() {
 		return ""
 	}

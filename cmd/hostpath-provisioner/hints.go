@@ -353,6 +353,9 @@ var examples = map[string]string{
   kubectl hostpath snapshots -n shop`,
 	"status": `
   hostpath-provisioner status --watch`,
+	"volume": `
+  hostpath-provisioner volume send pvc-1 | ssh node-b hostpath-provisioner volume receive fast
+  hostpath-provisioner volume drop pvc-1`,
 	"volumes": `
   hostpath-provisioner volumes fast
   kubectl hostpath volumes -n shop -o wide`,

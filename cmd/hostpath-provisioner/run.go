@@ -187,7 +187,7 @@ func (p *program) root() *cobra.Command {
 		p.enrollCommand(), p.generatorCommand(), p.lookCommand(), p.mountpointCommand(),
 		p.csiNodeCommand(), p.withdrawCommand(),
 		p.backupCommand(), p.forgetCommand(), p.importCommand(), p.whyCommand(), p.explainCommand(),
-		p.poolCommand(),
+		p.poolCommand(), p.volumeCommand(),
 		&cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: p.printVersion},
 	)
 	for _, c := range p.overviewCommands() {

@@ -153,6 +153,8 @@ func TestUsage(t *testing.T) {
 		"volumes slow", "adopt", "adopt slow", "status fast", "manifests --namespace Storage", "manifests more", "version please",
 		"forget-node", "forget-node NODE", "forget-node a --force=b",
 		"import", "import fast", "import slow --from-node a",
+		"volume", "volume send", "volume send nosuch", "volume receive", "volume receive slow",
+		"volume receive fast --claims", "volume drop", "volume drop nosuch",
 	} {
 		s.call(strings.Fields(line)...)
 	}
@@ -164,7 +166,8 @@ func TestHelp(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", "")
 	s := &story{h: newHost(t, minimal)}
 	for _, line := range []string{"--help", "run --help", "check --help", "prepare --help", "relabel --help", "volumes --help", "adopt --help", "status --help", "manifests --help", "version --help",
-		"forget-node --help", "import --help"} {
+		"forget-node --help", "import --help",
+		"volume --help", "volume send --help", "volume receive --help", "volume drop --help"} {
 		s.call(strings.Fields(line)...)
 	}
 	golden(t, "help", s.b.String())

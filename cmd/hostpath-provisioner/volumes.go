@@ -340,9 +340,13 @@ func rows(d disk, api objects) []volumeRow {
 		if pv == nil && asked {
 			found := api.named[v.PV]
 			if pv, asked = found.objectOf(v), found.err == nil; pv != nil {
-				row.Unwatched = true
-				if of := pv.Labels[plan.NodeLabel]; of != api.node {
+				of := pv.Labels[plan.NodeLabel]
+				if row.Unwatched = true; of != api.node {
 					row.Node = of
+				}
+				if v.Sent != "" && of != api.node && of != "" { // a copy
+					v.Retained, pv = true, nil
+					row.Unwatched, row.Node = false, ""
 				}
 			}
 		}

@@ -240,6 +240,9 @@ func (c *volumes) record(ctx context.Context, w *poolWorker, h disk.Handle, rec 
 	case plan.Undo:
 		err = c.undo(ctx, w, h, rec)
 	case plan.Keep:
+		if rec.Sent != "" && facts.Volume == nil { // it is about to be made elsewhere
+			time.AfterFunc(recheckAgain, func() { signal(w.recheck) })
+		}
 		switch verdict.Reason {
 		case "":
 		case plan.ReasonLabelsMissing:
@@ -283,7 +286,8 @@ func (c *volumes) recordFacts(ctx context.Context, w *poolWorker, h disk.Handle,
 // an object is gone which people may delete at any time. Of scope every-node a tombstone says what
 // becomes of the volume.
 func (c *volumes) keep(ctx context.Context, w *poolWorker, h disk.Handle, rec record.Record, v plan.Verdict) error {
-	back, unheld := v.Action == plan.PutBack, rec.Unheld && v.Action == plan.Retain
+	back := v.Action == plan.PutBack
+	unheld := (rec.Unheld || rec.Sent != "") && v.Action == plan.Retain
 	if !unheld && !(back && rec.Scope != plan.ScopeEveryNode) {
 		return w.everyNode.ApplyTombstone(h, rec, v)
 	}

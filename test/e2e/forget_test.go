@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -38,6 +39,7 @@ type writes struct {
 	cmd     *exec.Cmd
 	died    bool
 	fails   bool           // the call that ends by itself may fail
+	input   []byte         // of each call
 	kinds   map[string]int // of changes: how often it was killed there
 	at      []string       // the changes that it was killed at
 }
@@ -123,6 +125,7 @@ func (k *writes) toTheEnd(h *host, args ...string) (out string, deaths int) {
 		var text strings.Builder
 		k.died, k.cmd = false, h.Command(append(args, "--kubeconfig", k.kubeconfig())...)
 		k.cmd.Stdout, k.cmd.Stderr = &text, &text
+		k.cmd.Stdin = bytes.NewReader(k.input)
 		err := k.cmd.Run()
 		if k.cmd = nil; k.died {
 			continue

@@ -88,18 +88,8 @@ func Run(ctx context.Context, o Options) (rows []Row, err error) {
 		return nil, err
 	}
 	for _, name := range s.names {
-		for try := 1; ; try++ {
-			row, err := s.volume(ctx, name)
-			if apierrors.IsConflict(err) && try < tries && ctx.Err() == nil {
-				continue
-			}
-			if err != nil {
-				row.Action, row.Message = plan.Refuse, err.Error()
-			}
-			if row.Action != plan.Ignore {
-				rows = append(rows, row)
-			}
-			break
+		if row := s.volumeNow(ctx, name); row.Action != plan.Ignore {
+			rows = append(rows, row)
 		}
 		if ctx.Err() != nil {
 			return rows, context.Cause(ctx)
@@ -107,6 +97,20 @@ func Run(ctx context.Context, o Options) (rows []Row, err error) {
 	}
 	more, err := s.snapshots(ctx)
 	return append(rows, more...), err
+}
+
+// volumeNow is volume, while others write to its object.
+func (s *survey) volumeNow(ctx context.Context, name string) Row {
+	for try := 1; ; try++ {
+		row, err := s.volume(ctx, name)
+		if apierrors.IsConflict(err) && try < tries && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			row.Action, row.Message = plan.Refuse, err.Error()
+		}
+		return row
+	}
 }
 
 // survey is what is known before the first volume is decided on.
@@ -117,10 +121,11 @@ type survey struct {
 	handles  map[string]bool   // handles that are recorded here
 	users    map[string]string // by namespace/name of a claim: a pod on the former node
 	told     bool              // the two nodes were told
+	streamed bool              // the volume came in a stream
 }
 
 func (o Options) survey(ctx context.Context) (*survey, error) {
-	s := &survey{Options: o, handles: map[string]bool{}, users: map[string]string{}}
+	s := &survey{Options: o, handles: map[string]bool{}}
 	var err error
 	if s.hostname, err = o.hostnameOf(ctx); err != nil {
 		return nil, err
@@ -147,10 +152,22 @@ func (o Options) survey(ctx context.Context) (*survey, error) {
 	}
 	slices.Sort(s.names)
 	s.names = slices.Compact(s.names)
-	on := "spec.nodeName=" + o.From + ",status.phase!=Succeeded,status.phase!=Failed"
-	return s, o.API.EachPod(ctx, "", on, func(p *corev1.Pod) {
+	s.users, err = Users(ctx, o.API, o.From)
+	return s, err
+}
+
+// Pods reads the pods that a field selector leaves.
+type Pods interface {
+	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
+}
+
+// Users are the pods on a node that did not end, by namespace/name of the claims that they use.
+func Users(ctx context.Context, api Pods, node string) (map[string]string, error) {
+	users := map[string]string{}
+	on := "spec.nodeName=" + node + ",status.phase!=Succeeded,status.phase!=Failed"
+	return users, api.EachPod(ctx, "", on, func(p *corev1.Pod) {
 		for _, claim := range plan.PodClaimNames(p, len(p.Spec.Volumes)+1) {
-			s.users[p.Namespace+"/"+claim] = p.Namespace + "/" + p.Name
+			users[p.Namespace+"/"+claim] = p.Namespace + "/" + p.Name
 		}
 	})
 }
@@ -254,7 +271,7 @@ func Elsewhere(ctx context.Context, o Options) (volume, node string, err error) 
 	}
 	directories := map[string]string{}
 	for _, r := range inventory.Volumes {
-		if r.HasObject() {
+		if r.HasObject() && r.Sent == "" {
 			directories[r.PV] = r.Directory
 		}
 	}
@@ -338,10 +355,12 @@ func (s *survey) finish(ctx context.Context, name string, i Intent) error {
 	if claim != nil {
 		said := fmt.Sprintf("volume %s came with its disk from node %s to node %s",
 			name, s.From, s.Node)
-		switch s.From {
-		case s.Node:
+		switch {
+		case s.streamed:
+			said = fmt.Sprintf("volume %s came in a stream to node %s", name, s.Node)
+		case s.From == s.Node:
 			said = fmt.Sprintf("volume %s says now where node %s has it", name, s.Node)
-		case "":
+		case s.From == "":
 			said = fmt.Sprintf("volume %s was found on a disk of node %s", name, s.Node)
 		}
 		s.API.Event(report.Claim(claim), corev1.EventTypeNormal, plan.ReasonVolumeMoved, said)

@@ -50,8 +50,8 @@ type Facts struct {
 }
 
 var rules = []func(Facts) (plan.Verdict, bool){
-	nothingToMove, cutOff, arrived, ofThirdNode, unreadable, archived, notRecorded, notServed,
-	otherData, inUse, heldByOthers,
+	nothingToMove, cutOff, arrived, ofThirdNode, unreadable, archived, notRecorded, sentAway,
+	notServed, otherData, inUse, heldByOthers,
 }
 
 // For decides about one volume.
@@ -145,6 +145,13 @@ func otherData(f Facts) (plan.Verdict, bool) {
 	}, path.Base(at) != f.Record.Directory
 }
 
+// sentAway: where the object is the volume went in a stream, and it was written to there since.
+func sentAway(f Facts) (plan.Verdict, bool) {
+	return plan.Verdict{Action: plan.Keep,
+			Message: "it was sent away, and what is here is a copy"},
+		f.Record.Sent != "" && f.Record.Retained
+}
+
 func inUse(f Facts) (plan.Verdict, bool) {
 	return plan.Verdict{Action: plan.Refuse, Message: fmt.Sprintf(
 		"pod %s on node %s uses it", f.User, f.From)}, f.User != ""
@@ -172,6 +179,7 @@ func Successor(f Facts) *corev1.PersistentVolume {
 		},
 		Spec: *v.Spec.DeepCopy(),
 	}
+	delete(next.Annotations, plan.SentAnnotation)
 	maps.Copy(next.Labels, plan.VolumeLabels(f.Pool, f.Node))
 	for _, key := range named {
 		if next.Annotations[key] == f.From {

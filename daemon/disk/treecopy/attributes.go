@@ -76,13 +76,24 @@ func (c *copier) xattrs(from attributed, to int) error {
 }
 
 // attributed is what has extended attributes. Those of a descriptor that is open by O_PATH are read
-// by its magic link.
+// by its magic link; without a descriptor they were read before.
 type attributed struct {
-	fd   int
-	path bool
+	fd    int
+	path  bool
+	given []attribute
 }
 
 func (a attributed) list(into []byte) (int, error) {
+	if a.fd < 0 {
+		var names []byte
+		for _, one := range a.given {
+			names = append(append(names, one.Name...), 0)
+		}
+		if len(names) > len(into) {
+			return 0, unix.ERANGE
+		}
+		return copy(into, names), nil
+	}
 	if a.path {
 		return unix.Listxattr(descriptor(a.fd), into)
 	}
@@ -90,6 +101,15 @@ func (a attributed) list(into []byte) (int, error) {
 }
 
 func (a attributed) get(name string, into []byte) (int, error) {
+	if a.fd < 0 {
+		for _, one := range a.given {
+			if string(one.Name) == name {
+				copy(into, one.Value)
+				return len(one.Value), nil
+			}
+		}
+		return 0, unix.ENODATA
+	}
 	if a.path {
 		return unix.Getxattr(descriptor(a.fd), name, into)
 	}

@@ -158,9 +158,9 @@ func (c *copier) entry(fd int, name string, st unix.Stat_t) error {
 	case unix.S_IFREG:
 		err = c.file(fd, name, st)
 	case unix.S_IFLNK:
-		err = c.symlink(fd, name, st)
+		err = c.copySymlink(fd, name, st)
 	case unix.S_IFIFO:
-		err = c.fifo(fd, name, st)
+		err = c.fifo(name, attributed{fd: fd, path: true}, st)
 	case unix.S_IFSOCK:
 		c.done.Sockets++
 	default:

@@ -25,6 +25,15 @@
 // Each file of a reflink copy is the file at one moment. The set of files is not of one moment
 // while the source changes, which Last notices.
 //
+// Write writes a tree to a stream, and Read makes one of a stream that anybody may have written
+// (frames.go, items.go): of other nodes' volumes, and of backups. The same is kept, but for what no
+// process in a container can set, and what is written to meanwhile is an error.
+//
+//	cut off, damaged, another order    checksums, each with the one before    TestStreamDamaged
+//	names that lead elsewhere, links   no paths; each name beneath a descriptor, EXCL    TestStreamHostile
+//	attributes of the host's           user, ACLs and capabilities alone      TestStreamHostile
+//	more than the head said            entries, bytes of data, sizes of items TestStreamHostile
+//
 // The package will not make anything durable, remove what a failed copy leaves, or decide what may
 // be copied.
 package treecopy

@@ -191,13 +191,18 @@ func (c *copier) wrote(n int64) error {
 	return nil
 }
 
-// symlink makes a link with the text of one that is open by O_PATH.
-func (c *copier) symlink(fd int, name string, st unix.Stat_t) error {
+// copySymlink makes a link with the text of one that is open by O_PATH.
+func (c *copier) copySymlink(fd int, name string, st unix.Stat_t) error {
 	n, err := unix.Readlinkat(fd, "", c.text)
 	if err != nil {
 		return fmt.Errorf("reading the link: %w", err)
 	}
-	if err := openat.Retry(func() error { return unix.Symlinkat(string(c.text[:n]), c.at, name) }); err != nil {
+	return c.symlink(name, string(c.text[:n]), st)
+}
+
+func (c *copier) symlink(name, target string, st unix.Stat_t) error {
+	err := openat.Retry(func() error { return unix.Symlinkat(target, c.at, name) })
+	if err != nil {
 		return err
 	}
 	c.done.Symlinks++
@@ -208,7 +213,7 @@ func (c *copier) symlink(fd int, name string, st unix.Stat_t) error {
 }
 
 // fifo makes a FIFO. The new one, which no other process has, is opened for its attributes.
-func (c *copier) fifo(fd int, name string, st unix.Stat_t) error {
+func (c *copier) fifo(name string, from attributed, st unix.Stat_t) error {
 	if err := openat.Retry(func() error { return unix.Mknodat(c.at, name, unix.S_IFIFO|0o600, 0) }); err != nil {
 		return err
 	}
@@ -218,7 +223,7 @@ func (c *copier) fifo(fd int, name string, st unix.Stat_t) error {
 	}
 	defer unix.Close(to)
 	c.done.FIFOs++
-	if err := c.attributes(attributed{fd: fd, path: true}, to, st); err != nil {
+	if err := c.attributes(from, to, st); err != nil {
 		return err
 	}
 	return setTimes(c.at, name, st)

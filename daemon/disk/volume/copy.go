@@ -57,13 +57,15 @@ func (s *session) prepareCopy(spec Spec) error {
 	if taken, err := exists(s.root, spec.Directory); taken || err != nil {
 		return errors.Join(err, fmt.Errorf("directory %q: %w", spec.Directory, ErrForeign))
 	}
-	from, err := s.openSource(spec.Origin)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(from)
-	if spec.Atomic, err = ofOneMoment(from, spec); err != nil {
-		return fmt.Errorf("volume %s: %w", spec.Origin.Name, err)
+	from, err := -1, error(nil)
+	if spec.Receive == nil {
+		if from, err = s.openSource(spec.Origin); err != nil {
+			return err
+		}
+		defer unix.Close(from)
+		if spec.Atomic, err = ofOneMoment(from, spec); err != nil {
+			return fmt.Errorf("volume %s: %w", spec.Origin.Name, err)
+		}
 	}
 	dir, err := s.stageCopy(spec)
 	if err != nil {
@@ -78,8 +80,10 @@ func (s *session) prepareCopy(spec Spec) error {
 	}
 	s.pool.progress(s.call)
 	s.pool.crashPoint("copied")
-	if gone := s.sameSource(spec.Origin, from); gone != nil {
-		return gone
+	if spec.Receive == nil {
+		if gone := s.sameSource(spec.Origin, from); gone != nil {
+			return gone
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("copying volume %s: %w", spec.Origin.Name, err)
@@ -125,6 +129,7 @@ func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	}()
 	s.pool.crashPoint("staging made")
 	for _, step := range []func() error{
+		func() error { return s.hold(dir, spec) },
 		func() error { return s.project(dir, spec.Record) },
 		func() error { return s.limitCopy(dir, spec) },
 		func() error { return s.recordCopy(record, spec.PV) },
@@ -216,7 +221,10 @@ func (s *session) fill(from, to int, spec Spec) error {
 //	what changed since   as long as it takes to look at each
 //	what changed since   the same, while nothing writes, and a look whether that is so
 func (s *session) passes(from, to int, spec Spec, o treecopy.Options) (treecopy.Copied, error) {
-	if spec.Pause == nil {
+	switch {
+	case spec.Receive != nil:
+		return spec.Receive(s.ctx, to, o)
+	case spec.Pause == nil:
 		return treecopy.Copy(s.ctx, from, to, o)
 	}
 	o.Seen = new(treecopy.Seen)

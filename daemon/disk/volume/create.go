@@ -44,6 +44,8 @@ type Spec struct {
 	// is not Full. end ends it, and returns an error unless it lasted until then; ctx ends when it
 	// ends early. Pause is nil for a copy of one pass.
 	Pause func(ctx context.Context) (paused context.Context, end func() error, err error)
+	// Receive fills the directory of a volume whose Origin is a stream.
+	Receive func(ctx context.Context, dir int, o treecopy.Options) (treecopy.Copied, error)
 	// PutBack: in a shared pool, what is whole in the trash or the archive is put back. Without it
 	// that is ErrRemoved: another daemon may be about to remove it, after one that was paused
 	// decided to make it. In other pools it is put back always.
@@ -105,6 +107,8 @@ func (s *session) create(spec Spec) error {
 		return wrongPlace(place)
 	case isCopy(spec.Record) && s.pool.purges(spec.PV): // its directory is gone, and Purge is about to drop the record
 		return wrongPlace(record.Emptying)
+	case place == record.InStaging && s.receives(spec.PV):
+		return ErrReceiving
 	case place != record.InPool:
 		if err := s.rollBack(spec.PV, s.dirs[volumesDir]); err != nil {
 			return err

@@ -39,6 +39,8 @@ var (
 	// ErrPause: what writes to the volume that was copied could not be stopped, or not for as long
 	// as the last pass took.
 	ErrPause = errors.New("its pods could not be paused")
+	// ErrReceiving: another process receives the volume.
+	ErrReceiving = errors.New("another process receives it")
 	// ErrLeft: Purge could not remove everything; Purged says what is left.
 	ErrLeft = errors.New("not everything could be removed")
 	// ErrUnlabelled: Relabel could not relabel everything; Relabelled says what is left.

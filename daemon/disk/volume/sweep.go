@@ -85,6 +85,9 @@ func (s *session) sweepStaging(pv string) (bool, error) {
 	if there, err := exists(s.dirs[stagingDir], pv); !there || err != nil {
 		return false, err
 	}
+	if s.receives(pv) {
+		return false, nil
+	}
 	if discarded, err := s.discardCopy(pv); discarded || err != nil {
 		return discarded, err
 	}

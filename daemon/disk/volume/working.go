@@ -74,7 +74,8 @@ func (s *session) copies(spec Spec) *progress.Work {
 		kind = WorkRestore
 	}
 	total := spec.Expected
-	if source, err := s.load(spec.Origin.Name); err == nil && source.ProjectID != 0 {
+	source, err := s.load(spec.Origin.Name)
+	if spec.Receive == nil && err == nil && source.ProjectID != 0 {
 		total = s.takes(source)
 	}
 	if !spec.Full { // its files share their data

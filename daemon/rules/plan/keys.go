@@ -41,6 +41,9 @@ const (
 	// PathAnnotation is ours, on volumes of a CSI driver that were adopted as they are: the path of
 	// the directory, which nothing else of the object says.
 	PathAnnotation = "hostpath-provisioner/path"
+	// SentAnnotation is ours: the UID of the last stream that the volume was written to, and the
+	// only one that its object follows.
+	SentAnnotation = "hostpath-provisioner/sent"
 	// AdoptedAnnotation is ours, on volumes that were adopted from another provisioner.
 	AdoptedAnnotation = "hostpath-provisioner/adopted"
 	// SizeAnnotation is ours, on adopted volumes whose capacity is not what their claims request:

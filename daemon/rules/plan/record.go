@@ -63,8 +63,10 @@ func ForRecord(f RecordFacts) Verdict {
 		return Verdict{Action: PutBack, Reason: ReasonPutBack}
 	case f.discarded():
 		return Verdict{Action: Finish}
-	case f.Record.Moving != "":
+	case f.Record.Moving != "" && !f.halfReceived():
 		return Verdict{Action: Keep} // import deletes the object for a moment, and makes it again
+	case f.sentAway():
+		return f.letGoByOthers()
 	case f.unlabelled():
 		return f.labelsMissing()
 	case f.Record.Retained, f.published(), f.wanted(), !f.made():
@@ -92,7 +94,22 @@ func ForRecord(f RecordFacts) Verdict {
 	}
 }
 
-// letGoByOthers: people deleted the object, whose policy was to keep the data.
+// halfReceived: what was received of a stream was discarded before its object was to be made.
+func (f RecordFacts) halfReceived() bool {
+	r := f.Record
+	return r.Origin.Kind == record.Stream &&
+		(r.Place == record.Emptying || r.Place == record.Nowhere)
+}
+
+// sentAway: the volume was written to a stream, and its object is another node's by now, or
+// another pool's: what is here is a copy, which is retained.
+func (f RecordFacts) sentAway() bool {
+	r := f.Record
+	return r.Sent != "" && !r.Retained && r.Place == record.InPool && f.made() &&
+		f.Volume != nil && (f.elsewhere() || f.Beside)
+}
+
+// letGoByOthers: people deleted the object, whose policy was to keep the data, or sent it away.
 func (f RecordFacts) letGoByOthers() Verdict {
 	if f.Unsure {
 		return Verdict{Action: Keep}

@@ -220,6 +220,11 @@ func TestForRecord(t *testing.T) {
 	leavingOther := leaving.DeepCopy()
 	leavingOther.Spec.ClaimRef.UID = "u-2"
 	notHeld := record.Record{Unheld: true}
+	sent := record.Record{Node: us, Sent: "s"}
+	sentKept := record.Record{Node: us, Sent: "s", Retained: true}
+	sentUnheld := record.Record{Node: us, Sent: "s", Unheld: true}
+	received := record.Record{Node: us, Moving: "{}",
+		Origin: record.Origin{Kind: record.Stream, Name: "x"}}
 	moving, movingUnheld := record.Record{Moving: "{}"}, record.Record{Moving: "{}", Unheld: true}
 	cases := []struct {
 		name  string
@@ -281,6 +286,35 @@ func TestForRecord(t *testing.T) {
 		{"the same, and the Node is not known", RecordFacts{Record: record.Record{Node: us}, Volume: theirs}, record.InPool, Keep},
 		{"the same, and there is one of another name, too", RecordFacts{Record: record.Record{Node: us}, Volume: theirs, NodeLabels: labels, Object: "pv-by-hand"}, record.InPool, Keep},
 		{"its object is for another claim", RecordFacts{Volume: another}, record.InPool, Keep},
+		{"sent to the other node, and its object is that one's",
+			RecordFacts{Record: sent, Volume: theirs, NodeLabels: labels}, record.InPool, Retain},
+		{"the same, and retained by now",
+			RecordFacts{Record: sentKept, Volume: theirs, NodeLabels: labels}, record.InPool, Keep},
+		{"the same, perhaps another cluster's",
+			RecordFacts{Record: sent, Volume: theirs, NodeLabels: labels, Unsure: true},
+			record.InPool, Keep},
+		{"the same, being dropped",
+			RecordFacts{Record: sent, Volume: theirs, NodeLabels: labels}, record.Emptying, Finish},
+		{"sent to another pool of this node",
+			RecordFacts{Record: sent, Volume: here, Beside: true}, record.InPool, Retain},
+		{"sent, and its object is about to be made",
+			RecordFacts{Record: sent, Claim: bound}, record.InPool, Keep},
+		{"sent, its object deleted, and not held",
+			RecordFacts{Record: sentUnheld}, record.InPool, Retain},
+		{"sent, and still here",
+			RecordFacts{Record: sent, Volume: here}, record.InPool, Keep},
+		{"received by half",
+			RecordFacts{Record: received}, record.InStaging, Keep},
+		{"received, its object is about to be made",
+			RecordFacts{Record: received}, record.InPool, Keep},
+		{"received by half, and discarded",
+			RecordFacts{Record: received}, record.Emptying, Finish},
+		{"the same, beside the other node's object",
+			RecordFacts{Record: received, Volume: theirs, NodeLabels: labels},
+			record.Emptying, Finish},
+		{"the same, and emptied",
+			RecordFacts{Record: received, Volume: theirs, NodeLabels: labels},
+			record.Nowhere, Undo},
 		{"its claim has an object of another name", RecordFacts{Object: "pv-by-hand"}, record.InPool, Keep},
 		{"its claim has an object of another name, and it is in the trash", RecordFacts{Object: "pv-by-hand"}, record.InTrash, Keep},
 		{"perhaps another cluster's", RecordFacts{Unsure: true}, record.InPool, Keep},

@@ -50,6 +50,10 @@ const (
 	Inline   Kind = "inline"
 )
 
+// Stream is the kind of an Origin alone: the volume of this name on another node. UID is that of
+// the stream.
+const Stream Kind = "stream"
+
 // Origin is what the data of a volume or of a snapshot was copied from.
 type Origin struct {
 	Kind Kind   `json:"kind,omitempty"`
@@ -95,6 +99,9 @@ type Record struct {
 	// that, while the volume's disk is another node's now: the object of its name is the former
 	// node's, or there is none.
 	Moving string `json:"moving,omitempty"`
+	// Sent is the UID of the last stream that the volume was written to, so that another node may
+	// have it by now.
+	Sent string `json:"sent,omitempty"`
 
 	// Place is where the directory was found. It is not in the file.
 	Place Place `json:"-"`

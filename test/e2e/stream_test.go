@@ -1,0 +1,280 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+)
+
+// sends is the stream of a volume, and what is said of that.
+func (h *host) sends(pv string) (stream []byte, said string, err error) {
+	h.w.Helper()
+	var out, text bytes.Buffer
+	c := h.Command("volume", "send", pv)
+	c.Stdout, c.Stderr = &out, &text
+	err = c.Run()
+	return out.Bytes(), text.String(), err
+}
+
+// sent is the stream of a volume that no pod uses.
+func (h *host) sent(pv string) []byte {
+	h.w.Helper()
+	stream, said, err := h.sends(pv)
+	if err != nil {
+		h.w.Fatalf("%v\n%s", err, said)
+	}
+	return stream
+}
+
+// receives calls receive with this stream.
+func (h *host) receives(stream []byte, args ...string) (said string, err error) {
+	h.w.Helper()
+	c := h.Command(append([]string{"volume", "receive", "fast"}, args...)...)
+	c.Stdin = bytes.NewReader(stream)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// refusesStream wants a stream refused with these words, and nothing changed.
+func (h *host) refusesStream(stream []byte, want string, args ...string) {
+	h.w.Helper()
+	before := h.tree()
+	said, err := h.receives(stream, args...)
+	if err == nil || !strings.Contains(said, want) {
+		h.w.Errorf("%v\n%swant %q", err, said, want)
+	}
+	if now := h.tree(); !slices.Equal(now, before) {
+		h.w.Errorf("%q: the pool has\n%q, before\n%q", want, now, before)
+	}
+}
+
+// A volume goes to another node without its disk, beside both daemons: its claim follows, and its
+// pod; however often the call is killed. Before that nothing of it is seen there. The old copy
+// stays, retained, until it is dropped. A volume that a pod uses is not sent, and of two streams
+// the older one is not received. It goes back in the same way.
+func TestSendVolume(t *testing.T) {
+	w := newEnvironment(t)
+	w.driver()
+	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
+	data := a.writes("data", w.Class("local", immediate))
+	csi := a.writes("csi", w.Class("csi", immediate, fixture.Parameters("source", "csi")))
+	old := cluster.PathOf(data)
+	w.Must(os.WriteFile(filepath.Join(old, "large"), bytes.Repeat([]byte("large"), 1<<19), 0o640))
+	w.Must(os.Link(filepath.Join(old, "large"), filepath.Join(old, "link")))
+	w.Must(os.Chown(old, 1000, 1001))
+	w.pod("uses", nil, "data")
+	w.Eventually("the pod has its node", func() bool { return w.nodeOf("uses") == a.node })
+	if stream, said, err := a.sends(data.Name); err == nil || len(stream) > 0 ||
+		!strings.Contains(said, "pod "+w.Namespace+"/uses uses volume "+data.Name) {
+		t.Errorf("%v, %d bytes\n%s", err, len(stream), said)
+	}
+	if _, said, err := b.sends(data.Name); err == nil || !strings.Contains(said, "is named") {
+		t.Errorf("from the other node: %v\n%s", err, said)
+	}
+	w.deletePod("uses")
+	older := a.sent(data.Name)
+	w.Must(os.WriteFile(filepath.Join(old, "late"), []byte("late"), 0o600))
+	stream, before := a.sent(data.Name), b.tree()
+	b.refusesStream(older, "sent again")
+	b.refusesStream(stream[:len(stream)/2], "cut off")
+	b.refusesStream(stream[:len(stream)-1], "cut off")
+	b.refusesStream(slices.Replace(slices.Clone(stream), 2000, 2001, stream[2000]^1), "damaged")
+	b.refusesStream(append([]byte("x"), stream...), "does not begin")
+	a.refusesStream(stream, "the pool has a volume of this name")
+	w.pod("uses", nil, "data")
+	w.Eventually("the pod has its node", func() bool { return w.nodeOf("uses") == a.node })
+	b.refusesStream(stream, "pod "+w.Namespace+"/uses on node "+a.node+" uses it")
+	w.deletePod("uses")
+	b.diesReceiving(stream, data.Name)
+	if got := slices.DeleteFunc(b.tree(), func(name string) bool {
+		return strings.HasPrefix(name, "ours/")
+	}); len(got) > 0 {
+		t.Errorf("killed in the middle, it is seen: %q", got)
+	}
+	k := w.killer()
+	k.input = stream
+	said, _ := k.toTheEnd(b, "volume", "receive", "fast")
+	if len(k.at) < 6 || !strings.Contains(said, "received "+data.Name) {
+		t.Errorf("killed at %q\n%s", k.at, said)
+	}
+	now := b.follows("data")
+	if _, err := w.WaitEvent(w.Soon(), w.claimNamed("data"), "VolumeMoved"); err != nil {
+		t.Error(err)
+	}
+	if now.UID == data.UID || now.Spec.ClaimRef.UID != data.Spec.ClaimRef.UID {
+		t.Errorf("the volume is %+v", now)
+	}
+	same(t, old, cluster.PathOf(now))
+	b.wantTree(append(before, pool.Of(data.Name)...)...)
+	w.pod("goes-on", nil, "data")
+	w.Eventually("the pod follows", func() bool { return w.nodeOf("goes-on") == b.node })
+	if said, err := b.receives(stream); err != nil || !strings.Contains(said, "received before") {
+		t.Errorf("once more: %v\n%s", err, said)
+	}
+	b.refusesStream(older, "the pool has a volume of this name")
+	if out, code := b.Call("volume", "drop", data.Name); code != 1 ||
+		!strings.Contains(out, "has a PersistentVolume: delete its claim") {
+		t.Errorf("dropped where it is in use: exit code %d\n%s", code, out)
+	}
+	a.Kill()
+	a.run() // it looks at all records
+	w.Eventually("the old copy is retained", func() bool {
+		out, _ := a.Call("volumes", "fast")
+		return strings.Contains(out, data.Name) && strings.Contains(out, "retained")
+	})
+	a.wantData(old, "data")
+	if out, code := a.Call("volume", "drop", data.Name); code != 0 {
+		t.Errorf("drop: exit code %d\n%s", code, out)
+	}
+	a.wantTree(pool.Of(csi.Name)...)
+
+	w.deletePod("goes-on")
+	if said, err := a.receives(b.sent(data.Name)); err != nil {
+		t.Errorf("back: %v\n%s", err, said)
+	}
+	a.follows("data")
+	if said, err := b.receives(a.sent(csi.Name)); err != nil {
+		t.Errorf("csi: %v\n%s", err, said)
+	}
+	b.follows("csi")
+	w.DeleteClaim("csi")
+	w.Must(w.WaitVolumeGone(w.Soon(), csi.Name))
+	b.wantTree(append(before, pool.Of(data.Name)...)...) // the copy that was sent
+}
+
+// diesReceiving kills a call in the middle of the data.
+func (h *host) diesReceiving(stream []byte, pv string) {
+	h.w.Helper()
+	c := h.Command("volume", "receive", "fast")
+	in, err := c.StdinPipe()
+	h.w.Must(err)
+	h.w.Must(c.Start())
+	_, err = in.Write(stream[:len(stream)*3/4])
+	h.w.Must(err)
+	h.w.Eventually("some of it came", func() bool {
+		some, _ := os.ReadDir(filepath.Join(h.ours("staging"), pv))
+		return len(some) > 0
+	})
+	h.w.Must(c.Process.Kill())
+	_ = c.Wait()
+}
+
+// same compares two directories with diff(1), and the owner of the directories themselves.
+func same(t *testing.T, one, other string) {
+	t.Helper()
+	for _, name := range []string{"data", "large", "link", "late"} {
+		a, err := os.ReadFile(filepath.Join(one, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(other, name)); err != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s: %v, %d bytes, want %d", name, err, len(b), len(a))
+		}
+	}
+}
+
+// rewritten is a stream with another head.
+func (w *environment) rewritten(stream []byte, change func(*follow.Head)) []byte {
+	w.Helper()
+	head, _, rest, err := follow.ReadHead(bytes.NewReader(stream))
+	w.Must(err)
+	change(&head)
+	var other bytes.Buffer
+	e, err := follow.WriteHead(&other, head)
+	w.Must(err)
+	_, err = io.Copy(e, rest)
+	w.Must(err)
+	w.Must(e.End())
+	return other.Bytes()
+}
+
+// Refused is what does not fit: a stream of another cluster's volume of the name, one whose claim
+// is another by now, one that says less than comes, a pool of another cluster, and one without
+// room.
+func TestReceiveRefuses(t *testing.T) {
+	w := newEnvironment(t)
+	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
+	class := w.Class("c", immediate)
+	pv := a.writes("data", class)
+	stream := a.sent(pv.Name)
+	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Cluster = "another" }),
+		"the stream is of another cluster's")
+	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Bytes = 3 }), "more data than")
+	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Entries = 0 }), "more data than")
+	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Bytes = 1 << 40 }), "has no room")
+	marker := b.ours("pool.json")
+	was, err := os.ReadFile(marker)
+	w.Must(err)
+	other := b.marker(marker)
+	other["cluster"] = "another"
+	text, err := json.Marshal(other)
+	w.Must(err)
+	w.Must(os.WriteFile(marker, text, 0o600))
+	b.refusesStream(stream, "OtherCluster")
+	w.Must(os.WriteFile(marker, was, 0o600))
+	w.retain(pv.Name)
+	w.DeleteClaim("data")
+	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
+	w.Must(err)
+	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
+	b.refusesStream(stream, "is another one than the volume's")
+	if out, code := a.Call("volume", "drop", pv.Name); code != 1 ||
+		!strings.Contains(out, "has a PersistentVolume") {
+		t.Errorf("drop of a released volume: exit code %d\n%s", code, out)
+	}
+	w.deleteVolume(pv.Name)
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Eventually("it is retained", func() bool {
+		out, code := a.Call("volume", "drop", pv.Name)
+		return code == 0 && strings.Contains(out, "dropped "+pv.Name)
+	})
+	a.wantTree()
+}
+
+// A stream is a backup: where the cluster has nothing of the volume, it is made from it, and its
+// claim with it. One of a volume whose claim is another by now is refused, and so is one where
+// there is no room.
+func TestReceiveBackup(t *testing.T) {
+	w := newEnvironment(t)
+	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
+	class := w.Class("old", immediate)
+	pv := a.writes("data", class)
+	stream, k := a.sent(pv.Name), w.killer()
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	b.refusesStream(stream, "with --new-cluster")
+	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
+	b.refusesStream(stream, "is not its own", "--new-cluster")
+	w.DeleteClaim("data")
+	if out, code := b.Call("pool", "cordon", "fast"); code != 0 {
+		t.Error(out)
+	}
+	b.refusesStream(stream, "PoolCordoned", "--new-cluster")
+	if out, code := b.Call("pool", "uncordon", "fast"); code != 0 {
+		t.Error(out)
+	}
+	k.input = stream
+	k.toTheEnd(b, "volume", "receive", "fast", "--new-cluster", "--claims",
+		"--class", class+"="+w.Class("new", immediate))
+	now := b.follows("data")
+	if now.Name != pv.Name || now.UID == pv.UID || now.Spec.PersistentVolumeReclaimPolicy !=
+		corev1.PersistentVolumeReclaimDelete || len(k.at) < 4 {
+		t.Errorf("killed at %q: %+v", k.at, now)
+	}
+	w.Must(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Delete(w.Ctx, "data",
+		metav1.DeleteOptions{}))
+	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+}
