@@ -101,6 +101,10 @@ e2e: build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus
 	@echo "testing the daemon against a real API server and real filesystems"
 	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -parallel 8 $(KINDS) ./test/e2e ./test/everynode
 
+.PHONY: client
+client: $(BUILD)/controlplane # the daemon's own requests and watches
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m ./daemon/kube/...
+
 .PHONY: kinds
 kinds: KINDS = -run "$$($(GO) run $(GOFLAGS) ./test/versions kinds)"
 kinds: e2e ## one e2e test of each kind
@@ -157,7 +161,7 @@ test-snapshots: build $(BUILD)/controlplane ## snapshots with the snapshot-contr
 	@cd test/upstream/snapshotter && CONTROLPLANE=$(abspath $(or $(CONTROLPLANE),$(BUILD)/controlplane)) HOSTPATH_PROVISIONER=$(abspath $(BUILD)/hostpath-provisioner) $(GO) test $(GOFLAGS) -count=1 .
 
 # What asks an API server, or PARTS of that. How each test ended is in $(BUILD)/versions/VERSION/results.
-ONVERSIONS = demo e2e identity $(TRIALS) test-snapshots
+ONVERSIONS = demo client e2e identity $(TRIALS) test-snapshots
 test-versions: deps build $(BUILD)/prove $(BUILD)/kubectl $(BUILD)/prometheus ## the product on other versions of Kubernetes: VERSION=1.33 or 1.33.13, without it all that are supported
 	@failed=; for version in $(VERSIONS); do \
 		echo "Kubernetes $$version"; \

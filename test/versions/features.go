@@ -24,6 +24,7 @@ func in(pkg string, names []string) (keys []key) {
 // features are what a user may ask for on a version.
 var features = []feature{
 	{"demonstration", target("demo")},
+	{"client", target("client")},
 	{"manifests", e2e("TestManifestsApply", "TestManifestsDelete")},
 	{"claims of pods", e2e("TestWaitForFirstConsumer", "TestClaimsOfAPod", "TestPreBound")},
 	{"capacity", e2e("TestSchedulerKnowsTheCapacity", "TestRaceForTheLastSpace")},

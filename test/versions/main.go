@@ -11,6 +11,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -161,7 +162,8 @@ const (
 	end   = "<!-- test/versions: end -->"
 )
 
-// tables replaces the rows of these releases in the page's table, and sorts it.
+// tables replaces the rows of the minor versions of these releases in the page's table, and sorts
+// it: there is one of each.
 func tables(text string, rows map[string]string) (string, error) {
 	before, rest, found := strings.Cut(text, begin+"\n")
 	was, after, ended := strings.Cut(rest, end)
@@ -171,27 +173,21 @@ func tables(text string, rows map[string]string) (string, error) {
 	all := map[string]string{}
 	for line := range strings.Lines(was) {
 		if cell := strings.Fields(line); len(cell) > 1 && strings.HasPrefix(cell[1], "1.") {
-			all[cell[1]] = strings.TrimSpace(line)
+			all[minor(cell[1])] = strings.TrimSpace(line)
 		}
 	}
 	for release, row := range rows {
-		all[release] = row
+		all[minor(release)] = row
 	}
 	var lines []string
-	for _, release := range sorted(all) {
-		lines = append(lines, all[release])
+	for _, minor := range slices.Sorted(maps.Keys(all)) {
+		lines = append(lines, all[minor])
 	}
 	return before + begin + "\n" + head() + strings.Join(lines, "\n") + "\n" + end + after, nil
 }
 
-// sorted is the releases, the oldest first: all are 1.MM.P.
-func sorted(rows map[string]string) (all []string) {
-	for release := range rows {
-		all = append(all, release)
-	}
-	slices.Sort(all)
-	return all
-}
+// minor is 1.33 of 1.33.13.
+func minor(release string) string { return release[:strings.LastIndexByte(release, '.')] }
 
 func head() string {
 	cells := []string{"version"}
