@@ -16,6 +16,7 @@ GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
+.PHONY: test-upgrade
 .PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots test-versions identity
 
 include test/controlplane/build.mk
@@ -98,7 +99,15 @@ unit: build $(BUILD)/controlplane
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -parallel 8 ./test/e2e ./test/everynode
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m -parallel 8 $(KINDS) ./test/e2e ./test/everynode
+
+.PHONY: client
+client: $(BUILD)/controlplane # the daemon's own requests and watches
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m ./daemon/kube/...
+
+.PHONY: kinds
+kinds: KINDS = -run "$$($(GO) run $(GOFLAGS) ./test/versions kinds)"
+kinds: e2e ## one e2e test of each kind
 
 # Each of them has a target of its own, test-crash and so on, for the form that takes its time.
 # The worlds of test/model are explored by its tests, in unit.
@@ -151,15 +160,27 @@ test-charts: ## both, rendered by Helm and Kustomize and compared with the manif
 test-snapshots: build $(BUILD)/controlplane ## snapshots with the snapshot-controller of Kubernetes, a module of its own
 	@cd test/upstream/snapshotter && CONTROLPLANE=$(abspath $(or $(CONTROLPLANE),$(BUILD)/controlplane)) HOSTPATH_PROVISIONER=$(abspath $(BUILD)/hostpath-provisioner) $(GO) test $(GOFLAGS) -count=1 .
 
-# What asks an API server; what each said is in $(BUILD)/versions.
+# What asks an API server, or PARTS of that. How each test ended is in $(BUILD)/versions/VERSION/results.
+ONVERSIONS = demo client e2e identity $(TRIALS) test-snapshots
 test-versions: deps build $(BUILD)/prove $(BUILD)/kubectl $(BUILD)/prometheus ## the product on other versions of Kubernetes: VERSION=1.33 or 1.33.13, without it all that are supported
 	@failed=; for version in $(VERSIONS); do \
 		echo "Kubernetes $$version"; \
 		built=$(abspath $(BUILD))/versions/$$version; \
+		$(if $(PARTS),,rm -f $$built/results;) \
 		test/controlplane/version.sh $$version $$built && \
-		CONTROLPLANE=$$built/controlplane BUILT=yes VERSION= sh test/groups.sh \
-			demo e2e identity $(TRIALS) test-snapshots || failed="$$failed $$version"; \
-	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+		CONTROLPLANE=$$built/controlplane RESULTS=$$built/results BUILT=yes VERSION= \
+			sh test/groups.sh $(or $(PARTS),$(ONVERSIONS)) || failed="$$failed $$version"; \
+	done; $(GO) run $(GOFLAGS) ./test/versions table $(BUILD)/versions; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+# The versions one after the other beneath a running daemon, the oldest first.
+UPGRADES ?= 1.33 1.34 1.35 1.36 1.37
+test-upgrade: deps build $(BUILD)/prove $(BUILD)/etcd ## Kubernetes upgraded beneath a running daemon
+	@planes=; for version in $(UPGRADES); do \
+		built=$(abspath $(BUILD))/versions/$$version; \
+		test/controlplane/version.sh $$version $$built || exit 1; \
+		planes="$$planes,$$built/controlplane"; \
+	done; $(BUILD)/prove upgrade -planes "$${planes#,}" $(UPGRADEFLAGS)
 
 fuzz: ## each fuzz target for a fixed number of inputs, or FUZZTIME=1m
 	@sh test/fuzz.sh $(FUZZTIME)
@@ -248,7 +269,7 @@ test-model-real: deps build $(BUILD)/controlplane ## orders that the model choos
 	@$(GO) test $(GOFLAGS) -tags modelreal -count=1 -timeout 0 -run '^(TestFilesystems|TestServerRestored|TestLong|TestRandom)$$' -v ./test/model -args $(MODELFLAGS)
 
 identity: build $(BUILD)/controlplane
-	@$(GO) test $(GOFLAGS) -count=1 ./test/identity
+	@$(RERUN) $(GOFLAGS) -count=1 ./test/identity
 
 test-identity: deps identity $(BUILD)/prometheus ## a thief of one node's token, on a confined cluster
 	@HOSTPATH_CONFINED=1 $(GO) test $(GOFLAGS) -count=1 -timeout 40m -parallel 6 -skip '$(UNCONFINED)' ./test/e2e ./test/everynode

@@ -24,6 +24,9 @@ one() {
 		${MAKE:-make} --no-print-directory "$1" </dev/null && result=passed || result=FAILED
 	fi
 	printf '%-12s %5s s  %s\n' "$1" $(($(date +%s) - began)) "$result" >>"$dir/table"
+	[ "$result" = passed ] && ended=pass || ended=fail
+	# As test/rerun notes tests.
+	[ -z "${RESULTS:-}" ] || printf '%s\t\t%s\t\n' $ended "$1" >>"$RESULTS"
 }
 
 # lane TARGET,TARGET makes them in turn.

@@ -9,7 +9,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -24,7 +26,7 @@ import (
 func (p *program) manifestsCommand() *cobra.Command {
 	var o packaging.Options
 	var hostnames []string
-	var chart, kustomization string
+	var chart, kustomization, version string
 	c := &cobra.Command{
 		Use:   "manifests",
 		Short: "Print what a cluster administrator applies, or removes, and how to make a node's kubeconfig",
@@ -48,7 +50,7 @@ func (p *program) manifestsCommand() *cobra.Command {
 				node, label, _ := strings.Cut(one, "=")
 				o.Confine.Hostnames[node] = label
 			}
-			if err := checkManifests(o); err != nil {
+			if err := errors.Join(p.fitVersion(&o, version), checkManifests(o)); err != nil {
 				return usageError{err}
 			}
 			if kustomization != "" {
@@ -68,9 +70,10 @@ func (p *program) manifestsCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.InlineVolumes, "inline-volumes", false, "let pods have volumes that are written in them, in pools that make them")
 	c.Flags().BoolVar(&o.Delete, "delete", false, "print what is to be removed when no node runs the daemon any more")
 	c.Flags().BoolVar(&o.TokenSecret, "token-secret", false, "ask for a token that does not expire, in a Secret")
+	f, confine := c.Flags(), &o.Confine
+	f.StringVar(&version, "kubernetes-version", "", "leave out what this `version` lacks")
 	c.Flags().StringVar(&chart, "helm-chart", "", "write them as a Helm chart, whose values are the other options, in `directory`")
 	c.Flags().StringVar(&kustomization, "kustomization", "", "write them as a kustomization in `directory`")
-	f, confine := c.Flags(), &o.Confine
 	f.StringArrayVar(&confine.Paths, "pool-path", nil, "confine each node's identity to its own objects, and to volumes in the pool with this `path`, or in those right below one that ends with /*; repeatable, as are the following")
 	f.StringArrayVar(&confine.SharedPaths, "shared-pool-path", nil, "the same for pools of scope shared: `path`")
 	f.StringArrayVar(&confine.EveryNodePaths, "every-node-pool-path", nil, "the same for pools of scope every-node: `path`")
@@ -83,9 +86,44 @@ func (p *program) manifestsCommand() *cobra.Command {
 
 // notForCharts are the flags that a chart has as values, and those that it has not.
 var notForCharts = []string{
-	"namespace", "provisioner", "class-prefix", "no-classes", "no-pods", "claim-index", "inline-volumes", "delete", "token-secret", "kustomization",
+	"namespace", "provisioner", "class-prefix", "no-classes", "no-pods", "claim-index",
+	"inline-volumes", "delete", "token-secret", "kustomization",
 	"pool-path", "shared-pool-path", "every-node-pool-path", "class", "alias", "audience",
-	"hostname",
+	"hostname", "kubernetes-version",
+}
+
+// First minor versions of Kubernetes that serve what manifests may have.
+const (
+	validatingPolicies = 30 // ValidatingAdmissionPolicy v1
+	mutatingPolicies   = 36 // MutatingAdmissionPolicy v1
+)
+
+// kubernetesVersion is one as an API server says it, with or without what follows the minor.
+var kubernetesVersion = regexp.MustCompile(`^v?1\.([0-9]{1,3})([.+-].*)?$`)
+
+// fitVersion leaves out what an API server of a version lacks and the daemons can do without, and
+// warns of that. Policies that confine are not left out: without them the rights would be those of
+// every node. An empty version lacks nothing.
+func (p *program) fitVersion(o *packaging.Options, version string) error {
+	if version == "" {
+		return nil
+	}
+	found := kubernetesVersion.FindStringSubmatch(version)
+	if found == nil {
+		return fmt.Errorf("--kubernetes-version: %q is no version of Kubernetes", version)
+	}
+	minor, err := strconv.Atoi(found[1])
+	switch {
+	case err != nil:
+		return err
+	case minor < validatingPolicies && o.Confine.Any():
+		return fmt.Errorf("--kubernetes-version: %s has no policies that could confine", version)
+	case minor < mutatingPolicies && o.ClaimIndex:
+		o.ClaimIndex = false
+		p.warn("--claim-index is left out: Kubernetes " + version +
+			" has no MutatingAdmissionPolicy")
+	}
+	return nil
 }
 
 // writeFiles writes files in a directory that is made. A directory with other files is refused:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,6 +36,41 @@ func TestManifestsConfinement(t *testing.T) {
 		refused := "--\nhostpath-provisioner: " + want + "\nhint: run: hostpath-provisioner manifests --help\nexit 2\n"
 		if want != "" && got != refused || want == "" && !strings.HasSuffix(got, "\nexit 0\n") {
 			t.Errorf("%s: %s", line, got)
+		}
+	}
+}
+
+// What an API server of the version lacks is left out, and said, where daemons can do without. What
+// confines them is refused instead, as is what is no version.
+func TestManifestsForAVersion(t *testing.T) {
+	h := newHost(t, minimal)
+	const without = "--\nhostpath-provisioner: warning: --claim-index is left out: " +
+		"Kubernetes %s has no MutatingAdmissionPolicy\nexit 0\n"
+	plain, index := h.raw("manifests"), h.raw("manifests", "--claim-index")
+	confined := h.raw("manifests", "--pool-path", "/srv")
+	plain = strings.TrimSuffix(plain, "exit 0\n")
+	for version, want := range map[string]string{
+		"1.29 --claim-index":        plain + fmt.Sprintf(without, "1.29"),
+		"v1.35.4 --claim-index":     plain + fmt.Sprintf(without, "v1.35.4"),
+		"1.35.4+k3s1 --claim-index": plain + fmt.Sprintf(without, "1.35.4+k3s1"),
+		"1.36 --claim-index":        index,
+		"v1.36.0 --claim-index":     index,
+		"1.137 --claim-index":       index,
+		"1.30 --pool-path /srv":     confined,
+		"1.29":                      plain + "exit 0\n",
+		"1.29 --pool-path /srv":     "1.29 has no policies that could confine",
+		"1":                         `"1" is no version of Kubernetes`,
+		"1.x":                       `"1.x" is no version of Kubernetes`,
+		"2.33":                      `"2.33" is no version of Kubernetes`,
+		"1.9999999999999999999":     `"1.9999999999999999999" is no version of Kubernetes`,
+	} {
+		if !strings.Contains(want, "\n") {
+			want = "--\nhostpath-provisioner: --kubernetes-version: " + want +
+				"\nhint: run: hostpath-provisioner manifests --help\nexit 2\n"
+		}
+		args := append([]string{"manifests", "--kubernetes-version"}, strings.Fields(version)...)
+		if got := h.raw(args...); got != want {
+			t.Errorf("%s: %s", version, got)
 		}
 	}
 }

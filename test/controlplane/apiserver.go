@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -24,7 +25,7 @@ const readyTimeout = 2 * time.Minute
 func apiserverFlags(dir *state.Dir, s settings, port int) []string {
 	pki := func(name string) string { return dir.Path("pki", name) }
 	return []string{
-		"--etcd-servers=" + etcdClientSocket,
+		"--etcd-servers=" + cmp.Or(s.etcd, etcdClientSocket),
 		"--bind-address=" + s.address,
 		"--advertise-address=" + s.address,
 		"--secure-port=" + strconv.Itoa(port),

@@ -96,6 +96,7 @@ type options struct {
 	apiserver         *apiserveroptions.ServerRunOptions
 	controllerManager *kcmoptions.KubeControllerManagerOptions
 	scheduler         *scheduleroptions.Options
+	etcd              bool // is there already
 }
 
 // parseOptions also applies what is global to the process: the three share
@@ -126,15 +127,19 @@ func parseOptions(dir *state.Dir, s settings, creds credentials, port int) (opti
 	}
 	// The components warn themselves about what they read.
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	return options{apiserver: apiserver, controllerManager: kcm, scheduler: scheduler}, nil
+	return options{
+		apiserver: apiserver, controllerManager: kcm, scheduler: scheduler, etcd: s.etcd != "",
+	}, nil
 }
 
 func (p *plane) start(ctx context.Context, dir *state.Dir, o options, creds credentials, say func(string, ...any)) error {
 	var err error
-	if p.etcd, err = startEtcd(ctx, dir.Path("etcd")); err != nil {
-		return err
+	if !o.etcd {
+		if p.etcd, err = startEtcd(ctx, dir.Path("etcd")); err != nil {
+			return err
+		}
+		say("etcd is up")
 	}
-	say("etcd is up")
 
 	admin, err := clientcmd.RESTConfigFromKubeConfig(creds.admin)
 	if err != nil {

@@ -16,6 +16,7 @@ type settings struct {
 	address     string
 	port        int
 	serviceCIDR string
+	etcd        string
 	nodeGrace   time.Duration
 
 	kcmQPS       float64
@@ -54,6 +55,7 @@ func parseSettings(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.address, "address", "127.0.0.1", "IP address to listen on")
 	flags.IntVar(&s.port, "port", 0, "port of the API server; 0 is the one of the earlier run in DIR, else a free one")
 	flags.StringVar(&s.serviceCIDR, "service-cidr", "10.96.0.0/16", "addresses of services")
+	flags.StringVar(&s.etcd, "etcd", "", "URL of an etcd that others use too; empty: one of its own")
 	flags.DurationVar(&s.nodeGrace, "node-monitor-grace-period", 8760*time.Hour, "how long a Node may go without a kubelet's report and still be Ready")
 	flags.Float64Var(&s.kcmQPS, "kcm-qps", 0, "requests a second of each client in kube-controller-manager; 0 is upstream's 20, which binds about 4 claims a second")
 	flags.IntVar(&s.kcmBurst, "kcm-burst", 0, "burst of the same; 0 is upstream's 30")

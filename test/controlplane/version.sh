@@ -1,9 +1,10 @@
 #!/bin/sh
-# usage: version.sh VERSION DIR
+# usage: version.sh VERSION DIR [PROGRAM]
 #
 # Writes into DIR this module for another release of Kubernetes, 1.33 (its newest) or 1.33.13, and
-# builds the control plane there: DIR/controlplane. The code is the same; of go.mod only the first
-# lines are: a newer requirement would win over an older one of the release.
+# builds the control plane there, DIR/controlplane, or another program of that release: kubelet.
+# The code is the same; of go.mod only the first lines are: a newer requirement would win over an
+# older one of the release.
 set -eu
 
 here=$(realpath "$(dirname "$0")")
@@ -56,4 +57,6 @@ if [ "$(cat release 2>/dev/null)" != "$release" ]; then
 	rm requirements
 	echo "$release" >release
 fi
-exec ./build.sh "$dir/controlplane" .
+program=${3-controlplane} package=.
+[ "$program" = controlplane ] || package=k8s.io/kubernetes/cmd/$program
+exec ./build.sh "$dir/$program" "$package"

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -424,14 +422,4 @@ func (w *environment) foreignDriver(h *host) string {
 	}, metav1.CreateOptions{})
 	w.Must(err)
 	return class
-}
-
-// kubectl runs a line with kubectl in it, as an administrator does.
-func (w *environment) kubectl(line string) {
-	w.Helper()
-	cmd := exec.CommandContext(w.Ctx, "sh", "-c", line)
-	cmd.Env = []string{"PATH=" + filepath.Join(rig.Root(), ".build") + ":" + os.Getenv("PATH"), "HOME=" + hosttest.Dir(w), "KUBECONFIG=" + w.Kubeconfig()}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		w.Fatalf("%s: %v\n%s", line, err, out)
-	}
 }

@@ -101,7 +101,7 @@ func (w *environment) startCluster(ctx context.Context) {
 func (w *environment) startNode(ctx context.Context, number int, name, archive string) *host {
 	begin := time.Now()
 	n, err := newNode(number, name, filepath.Join(w.dir, name), map[string]string{
-		"kubelet": build(w, "kubelet"), provisioner: build(w, provisioner),
+		"kubelet": kubeletOf(w, number), provisioner: build(w, provisioner),
 	})
 	w.must(err, "making "+name)
 	w.must(n.configure(ctx, w.cluster), "configuring "+name)
@@ -109,8 +109,21 @@ func (w *environment) startNode(ctx context.Context, number int, name, archive s
 	w.must(n.importImage(archive), "importing the image on "+name)
 	w.must(n.startKubelet(), "starting kubelet on "+name)
 	w.must(n.waitReady(ctx, w.cluster), "waiting for "+name)
-	w.showf("%s is Ready after %.1fs: kubelet %d, containerd %d", name, time.Since(begin).Seconds(), n.kubelet.PID(), n.containerd.PID())
+	object, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	w.must(err, "reading "+name)
+	w.showf("%s is Ready after %.1fs: kubelet %s, %d, containerd %d", name, time.Since(begin).Seconds(),
+		object.Status.NodeInfo.KubeletVersion, n.kubelet.PID(), n.containerd.PID())
 	return &host{node: n}
+}
+
+// kubeletOf is the kubelet of a node: of those that KUBELET names, with commas, the next for each.
+func kubeletOf(w *environment, number int) string {
+	w.Helper()
+	all := strings.Split(os.Getenv("KUBELET"), ",")
+	if len(all) < 2 {
+		return build(w, "kubelet")
+	}
+	return all[(number-1)%len(all)]
 }
 
 // build is the path of what make has built, or of what a variable such as HOSTPATH_PROVISIONER or

@@ -26,7 +26,8 @@ func run(args []string) int {
 		return code
 	}
 	trials := []harness.Trial{
-		crash.Trial(), weather.Storm(), hang.Trial(), hostile.Trial(), weather.Chaos(), weather.Soak(), model.Trial(),
+		crash.Trial(), weather.Storm(), hang.Trial(), hostile.Trial(), weather.Chaos(),
+		weather.Soak(), weather.Upgrade(), model.Trial(),
 		cost.Fleet(), cost.Scale(),
 	}
 	if len(args) > 0 && args[0] == "demo" {

@@ -54,15 +54,14 @@ func run(out io.Writer, args []string) bool {
 	for _, p := range failed {
 		line := fmt.Sprintf("UNSTABLE: failed once, then passed: %s\n", p.describe())
 		fmt.Fprint(out, line)
-		keep(line)
+		keep("UNSTABLE", line) // the end of a whole run (test/groups.sh)
 	}
 	return true
 }
 
-// keep appends a line to the file that UNSTABLE names, whose text is the end of a whole run
-// (test/groups.sh).
-func keep(line string) {
-	name := os.Getenv("UNSTABLE")
+// keep appends a line to the file that a variable names, if it does.
+func keep(variable, line string) {
+	name := os.Getenv(variable)
 	if name == "" {
 		return
 	}
@@ -72,7 +71,7 @@ func keep(line string) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "rerun: UNSTABLE: %v\n", err)
+		fmt.Fprintf(os.Stderr, "rerun: %s: %v\n", variable, err)
 	}
 }
 
@@ -173,13 +172,27 @@ func (p *result) ofTest(out io.Writer, e event) {
 	case e.Action == "run":
 		p.running[name] = nil
 	case e.Action == "pass", e.Action == "skip":
+		p.note(e, name)
 		p.passed = append(p.passed, name)
 		delete(p.running, name)
 	case e.Action == "fail":
+		p.note(e, name)
 		p.broken = append(p.broken, name)
 		fmt.Fprint(out, strings.Join(p.running[name], ""))
 		delete(p.running, name)
 	}
+}
+
+// note appends how a test ended to the file that RESULTS names, of a whole run (test/versions): the
+// result, the package, the test, and the last line that one said that was skipped.
+func (p *result) note(e event, name string) {
+	said := ""
+	for _, line := range p.running[name] {
+		if e.Action == "skip" && strings.HasPrefix(line, "    ") { // "    x_test.go:1: said"
+			_, said, _ = strings.Cut(strings.TrimSpace(line), ": ")
+		}
+	}
+	keep("RESULTS", strings.Join([]string{e.Action, p.name, name, said}, "\t")+"\n")
 }
 
 // failed are the packages that did not pass, in order of their names.

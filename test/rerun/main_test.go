@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,5 +113,29 @@ func wantInOrder(t *testing.T, text string, parts []string) {
 			return
 		}
 		rest = after
+	}
+}
+
+// How each test ended is noted, also that one was skipped and why, and each try.
+func TestResultsAreNoted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	tests := `
+func TestNotHere(t *testing.T) { t.Skip("it is of another version") }
+func TestOnce(t *testing.T) { if count("once") == 1 { t.Fatal("the first time") } }`
+	files := map[string]string{"go.mod": "module flaky\n\ngo 1.26\n", "x_test.go": module + tests}
+	for file, text := range files {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("RESULTS", "results")
+	t.Setenv("UNSTABLE", "")
+	if !run(io.Discard, []string{"-count=1", "-timeout", "1m", "."}) {
+		t.Error("it does not pass")
+	}
+	const want = "skip\tflaky\tTestNotHere\tit is of another version\nfail\tflaky\tTestOnce\t\n" +
+		"pass\tflaky\tTestSteady\t\npass\tflaky\tTestOnce\t\n"
+	if got, err := os.ReadFile("results"); err != nil || string(got) != want {
+		t.Errorf("%v, noted:\n%s", err, got)
 	}
 }

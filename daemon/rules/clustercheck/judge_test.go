@@ -58,8 +58,12 @@ var cases = []struct {
 }{
 	{"a server that responds", func(*Facts) {}, CheckAPI, "ok  https://server:6443 responds, with Kubernetes v1.36.0"},
 	{"a server that drops states", func(f *Facts) { f.API.Version = "v1.31.14" }, CheckAPI,
-		"ok  https://server:6443 responds, with Kubernetes v1.31.14: it is before 1.32, and the request " +
-			"of a claim that cannot grow cannot be lowered again"},
+		"ok  https://server:6443 responds, with Kubernetes v1.31.14; it is before 1.32: " +
+			"the request of a claim that cannot grow cannot be lowered again; it is before 1.34: " +
+			"a VolumeAttributesClass that a claim names is dropped"},
+	{"a server that drops classes", func(f *Facts) { f.API.Version = "v1.33.13" }, CheckAPI,
+		"ok  https://server:6443 responds, with Kubernetes v1.33.13; it is before 1.34: " +
+			"a VolumeAttributesClass that a claim names is dropped"},
 	{"no kubeconfig", refused(RefusalKubeconfig), CheckAPI, `wrong KubeconfigUnusable no\nway`},
 	{"another authority", refused("NotTrusted"), CheckAPI, `wrong ServerNotTrusted the certificate of https://server:6443 is not of the authority in the kubeconfig: no\nway`},
 	{"a credential that is not known", refused("Unauthorized"), CheckAPI, "wrong CredentialRefused https://server:6443 does not accept the credential (no\\nway): it has ended, its Node object is gone, or it is another cluster's"},

@@ -51,14 +51,26 @@ func serverFails(f Facts) (Line, bool) {
 func apiGood(f Facts) string {
 	says := fmt.Sprintf("%s responds, with Kubernetes %s", f.API.Server, words.Name(f.API.Version))
 	var minor int
-	if _, err := fmt.Sscanf(f.API.Version, "v1.%d.", &minor); err == nil && minor < resizeStates {
-		says += ": it is before 1.32, and the request of a claim that cannot grow cannot be lowered again"
+	if _, err := fmt.Sscanf(f.API.Version, "v1.%d.", &minor); err != nil {
+		return says
+	}
+	for _, lack := range lacks {
+		if minor < lack.before {
+			says += fmt.Sprintf("; it is before 1.%d: %s", lack.before, lack.says)
+		}
 	}
 	return says
 }
 
-// resizeStates is the first minor version with RecoverVolumeExpansionFailure (pkg/features).
-const resizeStates = 32
+// lacks are the first minor versions with what users miss in earlier ones, as their defaults are
+// (pkg/features: RecoverVolumeExpansionFailure, VolumeAttributesClass).
+var lacks = []struct {
+	before int
+	says   string
+}{
+	{32, "the request of a claim that cannot grow cannot be lowered again"},
+	{34, "a VolumeAttributesClass that a claim names is dropped"},
+}
 
 func errorText(err error) string {
 	if err == nil {
