@@ -80,6 +80,21 @@
 // With -points so many inline operations are tried, chosen by the seed, and one with a pause, at
 // one point each.
 //
+// # A disk that goes to another node
+//
+// Of import, import --new-cluster --claims and forget-node --claims (move.go) the command itself is
+// killed, before each call that changes something in the pool or in its state directory, or talks
+// to the API. Two machines have a daemon each, and the disk is in one of them: its volumes are
+// bound, on their way out, and have a snapshot. The node dies, its disk is in the other one, whose
+// daemon runs meanwhile, and the command is called until it ends by itself, which is once more.
+// Then the API's objects and the disk have to be what they are after a call that nothing killed:
+// each claim bound to its one volume, for the node that has the disk, with its data; what was going
+// is gone; the other machine has nothing. What was forgotten has no object, and all of it is on the
+// disk, also when the node is back. With the next case the disk goes back. Half a file in the state
+// directory, which no program reads and the next write replaces, is removed by hand.
+//
+// With -points each of them is killed at one point.
+//
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut
 // in daemon/disk/volume). The status file and the log are not compared: no daemon reads them.
 package crash
@@ -136,7 +151,8 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	}
 	plane := sync.OnceValue(func() *harness.Plane { return p.StartPlane(ctx, name, cluster.Options{}) })
 	all = append(all, proveDaemon(ctx, p, plane, opt)...)
-	finish(p, append(all, provePods(ctx, p, plane, opt)...))
+	all = append(all, provePods(ctx, p, plane, opt)...)
+	finish(p, append(all, proveMoves(ctx, p, plane, opt)...))
 }
 
 // proveDaemon kills the daemon in what it does alone, and then at random.
