@@ -95,6 +95,13 @@
 //
 // With -points each of them is killed at one point.
 //
+// With -moves three machines have a disk each, 20 claims and a StatefulSet of three (wander.go).
+// Machines die, disks change places, also before the call for the place before has ended, and nodes
+// are forgotten that come back; each call is killed at random, up to three times, before it may
+// end, and so are daemons at their starts. After each round every claim has to be bound to one
+// volume, whose object names the machine that has the disk, and every volume that ever was is on
+// one disk, with its data.
+//
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut
 // in daemon/disk/volume). The status file and the log are not compared: no daemon reads them.
 package crash
@@ -152,7 +159,8 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	plane := sync.OnceValue(func() *harness.Plane { return p.StartPlane(ctx, name, cluster.Options{}) })
 	all = append(all, proveDaemon(ctx, p, plane, opt)...)
 	all = append(all, provePods(ctx, p, plane, opt)...)
-	finish(p, append(all, proveMoves(ctx, p, plane, opt)...))
+	all = append(all, proveMoves(ctx, p, plane, opt)...)
+	finish(p, append(all, proveWandering(ctx, p, plane, opt)...))
 }
 
 // proveDaemon kills the daemon in what it does alone, and then at random.
@@ -224,6 +232,7 @@ type options struct {
 	records    int            // how often an operation is recorded
 	tries      int            // of a point that does not come again
 	kills      int            // at random, in the end
+	moves      int            // interruptions of moves, at random
 	only, at   *regexp.Regexp // names of operations, and of points
 	daemon     string
 	seed       uint64
@@ -250,6 +259,8 @@ every operation and every recovery, starts it again and compares the state.`,
 			flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
 			flags.IntVar(&o.tries, "tries", 10, "how often a point is tried that does not come again")
 			flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
+			flags.IntVar(&o.moves, "moves", 0,
+				"random interruptions of moves of three disks between three machines, in the end")
 			flags.StringVar(&only, "only", "", "only operations whose name has a match of this regular expression")
 			flags.StringVar(&at, "at", "", "the same for the points of each operation")
 			flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
@@ -275,8 +286,8 @@ every operation and every recovery, starts it again and compares the state.`,
 			if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, o.fs) {
 				return fmt.Errorf("-fs: %q is not ext4, xfs or btrfs", o.fs)
 			}
-			if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 {
-				return errors.New("-points and -kills cannot be negative, -records and -tries must be positive")
+			if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 || o.moves < 0 {
+				return errors.New("-points, -kills and -moves cannot be negative, -records and -tries must be positive")
 			}
 			return nil
 		},

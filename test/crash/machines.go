@@ -32,6 +32,7 @@ type machine struct {
 	pool             string // mount point
 	daemon           *rig.Daemon
 	killer, commands *killer.Killer
+	image            hosttest.Image // of its own disk, where each machine has one
 }
 
 // mover is machines with one disk, which is in one of them: the environment is that one's.
@@ -52,6 +53,10 @@ func buildMover(ctx context.Context, plane *harness.Plane, opt options, machines
 	m := &mover{environment: e}
 	for n := range machines {
 		m.addMachine(&own, n)
+	}
+	if machines > 2 {
+		m.addDisks()
+		return m
 	}
 	m.turn(m.machines[0])
 	plane.Cleanup(func() error { e.die(); return nil })
@@ -81,7 +86,7 @@ func (m *mover) addMachine(plane *harness.Plane, n int) {
 		m.pool = a.pool
 		m.addPool()
 		a.daemon = m.Daemon
-		m.AddClass(m.ctx, deleted, m.Node)
+		m.addClasses()
 	} else {
 		first := m.machines[0]
 		a.node = fmt.Sprintf("%s-%d", movesNode, n+1)
@@ -97,6 +102,27 @@ func (m *mover) addMachine(plane *harness.Plane, n int) {
 		m.Prepare(name) // the mount point
 	}
 	m.machines = append(m.machines, a)
+}
+
+// addDisks gives each machine but the first a disk, and starts all of them.
+func (m *mover) addDisks() {
+	m.machines[0].image = m.image
+	for n, a := range m.machines {
+		if n > 0 {
+			m.turn(a)
+			a.image = hosttest.Mkfs(m, "ext4", filesystemMiB)
+			a.image.Mount(m, a.pool)
+			m.Prepare(name)
+		}
+		m.Cleanup(func() error {
+			if a.daemon.Running() {
+				a.daemon.Kill()
+			}
+			return nil
+		})
+		m.lives(a)
+	}
+	m.turn(m.machines[0])
 }
 
 func (m *mover) machine() *machine { return m.machines[m.at] }

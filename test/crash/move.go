@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -195,11 +196,9 @@ func (m *mover) located() (faults []fault) {
 	m.Must(err, "listing volumes")
 	for _, v := range volumes.Items {
 		o := toObject(&v)
-		term := v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values
-		if o.path != filepath.Join(at.pool, v.Name) || v.Labels[plan.NodeLabel] != at.node ||
-			!slices.Equal(term, []string{at.node}) {
-			faults = append(faults, fault{loss, fmt.Sprintf("the object of %s is at %s of %q, for %q",
-				v.Name, o.path, v.Labels[plan.NodeLabel], term)})
+		if o.path != filepath.Join(at.pool, v.Name) || !isOf(&v, at.node) {
+			faults = append(faults, fault{loss, fmt.Sprintf("the object of %s is at %s, of %q",
+				v.Name, o.path, v.Labels[plan.NodeLabel])})
 		}
 	}
 	contents, err := m.snapshots.Of("volumesnapshotcontents").List(m.ctx, metav1.ListOptions{})
@@ -217,6 +216,13 @@ func (m *mover) located() (faults []fault) {
 		}
 	}
 	return faults
+}
+
+// isOf reports whether a volume is a node's, by its label and for the scheduler.
+func isOf(v *corev1.PersistentVolume, node string) bool {
+	terms := v.Spec.NodeAffinity.Required.NodeSelectorTerms
+	return v.Labels[plan.NodeLabel] == node && len(terms) == 1 &&
+		slices.Equal(terms[0].MatchExpressions[0].Values, []string{node})
 }
 
 // disk is everything that is on the disk and not the daemon's for a moment.

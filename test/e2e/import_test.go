@@ -21,10 +21,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// dies kills a daemon, as if that were a minute ago: its node's lease does not say that it lives.
-func (h *host) dies() {
+// dies kills a daemon, as if that were a minute ago.
+func (h *host) dies() { h.w.Helper(); h.Kill(); h.silent() }
+
+// silent has a daemon's last write be a minute old: its node's lease does not say that it lives.
+func (h *host) silent() {
 	h.w.Helper()
-	h.Kill()
 	err := h.w.Client().CoordinationV1().Leases("hostpath-provisioner").Delete(h.w.Ctx,
 		"hostpath-provisioner-node."+h.node, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
