@@ -89,7 +89,8 @@
 // daemon runs meanwhile, and the command is called until it ends by itself, which is once more.
 // Then the API's objects and the disk have to be what they are after a call that nothing killed:
 // each claim bound to its one volume, for the node that has the disk, with its data; what was going
-// is gone; the other machine has nothing. What was forgotten has no object, and all of it is on the
+// is gone; the other machine has nothing. It is also played that etcd is restored, after the call or
+// its death, to what it was before: the next call does the rest. What was forgotten has no object, and all of it is on the
 // disk, also when the node is back. With the next case the disk goes back. Half a file in the state
 // directory, which no program reads and the next write replaces, is removed by hand.
 //

@@ -137,10 +137,21 @@ func (m *mover) turn(a *machine) {
 	}
 }
 
-// plug puts the disk into another machine, which had it before or never saw it.
+// copyEtcd has the control plane die, and copies etcd's data meanwhile, within its directory.
+func (m *mover) copyEtcd(from, to string) {
+	m.Must(m.Cluster.Kill(), "killing the control plane")
+	to = filepath.Join(m.Cluster.Dir(), to)
+	m.Must(os.RemoveAll(to), "removing etcd's data")
+	hosttest.Run(m, "cp", "-a", filepath.Join(m.Cluster.Dir(), from), to)
+	m.Must(m.Cluster.Restart(m.ctx), "starting the control plane again")
+}
+
+// plug puts the disk into another machine, as if that had never seen it: each case has the same
+// points then.
 func (m *mover) plug(to *machine) {
 	hosttest.Unmount(m, m.pool)
 	m.turn(to)
+	m.Must(os.RemoveAll(to.daemon.Path("state", "pools")), "forgetting the disk")
 	m.image.Mount(m, m.pool)
 }
 

@@ -30,12 +30,20 @@ type moveOperation struct {
 	second   outcome // of the second volume
 	// before happens to the API between the death of the daemon and the call.
 	before func(m *mover, all []*testCase)
+	// restored: after the call, wherever it was killed, etcd is what it was before it.
+	restored bool
+	most     int // points that are tried, 0: all
 }
 
 var moveOperations = []moveOperation{
 	{
 		name: "move: import", moves: true, snapshot: true, second: gone,
 		args: func(from string) []string { return []string{"import", name, "--from-node", from} },
+	},
+	{
+		name: "move: import, and etcd is restored", moves: true, snapshot: true, second: bound,
+		restored: true, most: 12, // the control plane is started three times for each
+		args:     func(from string) []string { return []string{"import", name, "--from-node", from} },
 	},
 	{
 		name: "move: import --new-cluster", moves: true, second: bound, before: (*mover).unknown,
@@ -64,7 +72,11 @@ func proveMoves(ctx context.Context, program *harness.Program, plane func() *har
 	for _, op := range chosen {
 		if ctx.Err() == nil {
 			play := func(point string) (string, []string, []fault) { return op.play(m, point) }
-			rows = append(rows, prover{program, ctx, opt}.try(trial{op.name, "", min(opt.points, 1), play}))
+			most := op.most
+			if opt.points > 0 {
+				most = 1
+			}
+			rows = append(rows, prover{program, ctx, opt}.try(trial{op.name, "", most, play}))
 		}
 	}
 	for _, each := range m.machines {
@@ -88,7 +100,9 @@ func (op moveOperation) play(m *mover, point string) (hit string, points []strin
 	}
 	disk, on := m.disk(), m.machines[(m.at+1)%len(m.machines)]
 	if op.moves {
-		m.silent(from)
+		if m.silent(from); op.restored {
+			m.copyEtcd("etcd", "earlier")
+		}
 		m.plug(on)
 	}
 	if op.before != nil {
@@ -103,8 +117,13 @@ func (op moveOperation) play(m *mover, point string) (hit string, points []strin
 	select {
 	case hit = <-died:
 		faults = m.whole(all)
-		out, err = m.call(on, op.args(from.node)...)
 	default:
+	}
+	if op.restored {
+		m.copyEtcd("earlier", "etcd")
+	}
+	if op.restored || hit != "" {
+		out, err = m.call(on, op.args(from.node)...)
 	}
 	if err != nil {
 		faults = append(faults, fault{loss, fmt.Sprintf("%v: %s", err, out)})
