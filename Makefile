@@ -217,7 +217,7 @@ test-site: ## and read in chromium: each page, link, anchor and picture, and the
 	@sh test/deps.sh chromium
 	@BUILD=$(abspath $(BUILD)) VERSION='$(VERSION)' sh docs/site/build.sh browser
 
-test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshotter ## real kubelets and pods on two nodes
+test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshotter ## real kubelets and pods on two nodes, and on three of which two die
 	@sh test/nodes/run.sh
 
 test-upstream: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/kubectl $(BUILD)/snapshotter $(BUILD)/upstream ## Kubernetes' own tests of external storage and StatefulSets on real kubelets

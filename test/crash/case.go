@@ -59,7 +59,7 @@ func (t *testCase) clone() {
 }
 
 func (t *testCase) create(node string) {
-	t.make(func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{node: t.Node} })
+	t.make(func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{node: t.on} })
 }
 
 func (t *testCase) make(change func(*corev1.PersistentVolumeClaim)) {
@@ -388,16 +388,7 @@ func (e *environment) scrub() {
 	core := e.Client.CoreV1()
 	e.scrubContents()
 	e.Must(core.PersistentVolumeClaims(e.Namespace).DeleteCollection(e.ctx, metav1.DeleteOptions{}, all), "deleting claims")
-	volumes, err := core.PersistentVolumes().List(e.ctx, metav1.ListOptions{})
-	e.Must(err, "listing volumes")
-	for _, v := range volumes.Items {
-		if e.baseline["object "+v.Name] {
-			continue
-		}
-		v.Finalizers = nil
-		_, _ = core.PersistentVolumes().Update(e.ctx, &v, metav1.UpdateOptions{})
-		_ = core.PersistentVolumes().Delete(e.ctx, v.Name, metav1.DeleteOptions{})
-	}
+	e.scrubVolumes()
 	for thing := range e.look().things {
 		where, entry, _ := strings.Cut(thing, "/")
 		if path := e.places()[where]; path != "" && !e.baseline[thing] {
@@ -408,5 +399,28 @@ func (e *environment) scrub() {
 	e.start()
 	if faults := e.settle(calm); len(faults) > 0 {
 		e.Fatalf("not everything goes, even by force: %v", faults)
+	}
+}
+
+// scrubVolumes removes objects of volumes by force. Kubernetes may put its finalizer on once more.
+func (e *environment) scrubVolumes() {
+	all := e.Client.CoreV1().PersistentVolumes()
+	gone := e.until(func() bool {
+		volumes, err := all.List(e.ctx, metav1.ListOptions{})
+		e.Must(err, "listing volumes")
+		left := 0
+		for _, v := range volumes.Items {
+			if e.baseline["object "+v.Name] {
+				continue
+			}
+			left++
+			v.Finalizers = nil
+			_, _ = all.Update(e.ctx, &v, metav1.UpdateOptions{})
+			_ = all.Delete(e.ctx, v.Name, metav1.DeleteOptions{})
+		}
+		return left == 0
+	})
+	if !gone {
+		e.Fatalf("objects of volumes do not go, even by force")
 	}
 }

@@ -35,7 +35,8 @@ const (
 // expectation is a claim with the outcome that it should have.
 type expectation struct {
 	claim, uid string
-	snapshot   bool // it is a VolumeSnapshot, and no claim
+	claimUID   string // of the claim, where it is not the one that the volume was made for
+	snapshot   bool   // it is a VolumeSnapshot, and no claim
 	outcome    outcome
 	data       string // what a pod wrote, "" if none did
 	mib        int64  // that were requested last, 0 for as many as at first
@@ -53,6 +54,9 @@ func (w expectation) pv() string {
 	}
 	return "pvc-" + w.uid
 }
+
+// owner is the UID of the claim that there is.
+func (w expectation) owner() string { return cmp.Or(w.claimUID, w.uid) }
 
 // size is in MiB.
 func (w expectation) size() int64 { return cmp.Or(w.mib, firstMiB) }
@@ -245,7 +249,7 @@ func (w expectation) objectFlaws(s snapshot) (all []string) {
 		}
 		return all
 	}
-	if c, there := s.claims[w.claim]; there && c != (claim{w.uid, "Bound", w.pv(), false, w.size(), ""}) {
+	if c, there := s.claims[w.claim]; there && c != (claim{w.owner(), "Bound", w.pv(), false, w.size(), ""}) {
 		all = append(all, fmt.Sprintf("state %+v", c))
 	}
 	o, there := s.objects[w.pv()]
@@ -258,7 +262,7 @@ func (w expectation) objectFlaws(s snapshot) (all []string) {
 	if w.unheld {
 		held = 0
 	}
-	if o != (object{w.uid, "Bound", "", held, false, w.size()}) || !strings.HasSuffix(path, "/pool/"+w.pv()) {
+	if o != (object{w.owner(), "Bound", "", held, false, w.size()}) || !strings.HasSuffix(path, "/pool/"+w.pv()) {
 		all = append(all, fmt.Sprintf("object %+v at %s", o, path))
 	}
 	return all

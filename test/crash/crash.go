@@ -80,6 +80,29 @@
 // With -points so many inline operations are tried, chosen by the seed, and one with a pause, at
 // one point each.
 //
+// # A disk that goes to another node
+//
+// Of import, import --new-cluster --claims and forget-node --claims (move.go) the command itself is
+// killed, before each call that changes something in the pool or in its state directory, or talks
+// to the API. Two machines have a daemon each, and the disk is in one of them: its volumes are
+// bound, on their way out, and have a snapshot. The node dies, its disk is in the other one, whose
+// daemon runs meanwhile, and the command is called until it ends by itself, which is once more.
+// Then the API's objects and the disk have to be what they are after a call that nothing killed:
+// each claim bound to its one volume, for the node that has the disk, with its data; what was going
+// is gone; the other machine has nothing. It is also played that etcd is restored, after the call or
+// its death, to what it was before: the next call does the rest. What was forgotten has no object, and all of it is on the
+// disk, also when the node is back. With the next case the disk goes back. Half a file in the state
+// directory, which no program reads and the next write replaces, is removed by hand.
+//
+// With -points each of them is killed at one point.
+//
+// With -moves three machines have a disk each, 20 claims and a StatefulSet of three (wander.go).
+// Machines die, disks change places, also before the call for the place before has ended, and nodes
+// are forgotten that come back; each call is killed at random, up to three times, before it may
+// end, and so are daemons at their starts. After each round every claim has to be bound to one
+// volume, whose object names the machine that has the disk, and every volume that ever was is on
+// one disk, with its data.
+//
 // It will not judge what a power cut leaves: all that was written stays written here (TestPowerCut
 // in daemon/disk/volume). The status file and the log are not compared: no daemon reads them.
 package crash
@@ -136,7 +159,9 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	}
 	plane := sync.OnceValue(func() *harness.Plane { return p.StartPlane(ctx, name, cluster.Options{}) })
 	all = append(all, proveDaemon(ctx, p, plane, opt)...)
-	finish(p, append(all, provePods(ctx, p, plane, opt)...))
+	all = append(all, provePods(ctx, p, plane, opt)...)
+	all = append(all, proveMoves(ctx, p, plane, opt)...)
+	finish(p, append(all, proveWandering(ctx, p, plane, opt)...))
 }
 
 // proveDaemon kills the daemon in what it does alone, and then at random.
@@ -208,6 +233,7 @@ type options struct {
 	records    int            // how often an operation is recorded
 	tries      int            // of a point that does not come again
 	kills      int            // at random, in the end
+	moves      int            // interruptions of moves, at random
 	only, at   *regexp.Regexp // names of operations, and of points
 	daemon     string
 	seed       uint64
@@ -234,6 +260,8 @@ every operation and every recovery, starts it again and compares the state.`,
 			flags.IntVar(&o.records, "records", 2, "how often each operation is recorded; its points are the union")
 			flags.IntVar(&o.tries, "tries", 10, "how often a point is tried that does not come again")
 			flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
+			flags.IntVar(&o.moves, "moves", 0,
+				"random interruptions of moves of three disks between three machines, in the end")
 			flags.StringVar(&only, "only", "", "only operations whose name has a match of this regular expression")
 			flags.StringVar(&at, "at", "", "the same for the points of each operation")
 			flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
@@ -259,8 +287,8 @@ every operation and every recovery, starts it again and compares the state.`,
 			if !slices.Contains([]string{"ext4", "xfs", "btrfs"}, o.fs) {
 				return fmt.Errorf("-fs: %q is not ext4, xfs or btrfs", o.fs)
 			}
-			if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 {
-				return errors.New("-points and -kills cannot be negative, -records and -tries must be positive")
+			if o.points < 0 || o.records < 1 || o.tries < 1 || o.kills < 0 || o.moves < 0 {
+				return errors.New("-points, -kills and -moves cannot be negative, -records and -tries must be positive")
 			}
 			return nil
 		},

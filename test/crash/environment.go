@@ -27,7 +27,9 @@ type environment struct {
 	*harness.Environment
 	opt      options
 	ctx      context.Context
-	pool     string // mount point and path
+	pool     string         // mount point and path
+	image    hosttest.Image // what is mounted there
+	on       string         // the node that claims name
 	killer   *killer.Killer
 	serial   int             // of claims
 	baseline map[string]bool // what is there when there is no claim
@@ -66,6 +68,7 @@ func build(ctx context.Context, p *harness.Plane, opt options) *environment {
 	e.Environment = harness.StartOn(ctx, p, harness.Options{
 		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(opt.daemon),
 	})
+	e.on = e.Node
 	e.addPool()
 	e.addClasses()
 	e.Say("starting the daemon")
@@ -130,8 +133,9 @@ func (e *environment) addPool() {
 		clones = "clones = \"reflink\"\nsnapshots = \"live\"\n"
 	}
 	e.AddPool(harness.Pool{
-		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, e.opt.fs, filesystemMiB).Mount(e, e.pool) },
-		TOML: fmt.Sprintf("scope = %q\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n%s", e.opt.scope, dirMode, dirUID, dirGID, clones),
+		Name: name, Path: e.pool,
+		Mount: func() { e.image = hosttest.Mkfs(e, e.opt.fs, filesystemMiB); e.image.Mount(e, e.pool) },
+		TOML:  fmt.Sprintf("scope = %q\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n%s", e.opt.scope, dirMode, dirUID, dirGID, clones),
 	})
 }
 

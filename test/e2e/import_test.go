@@ -21,10 +21,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// dies kills a daemon, as if that were a minute ago: its node's lease does not say that it lives.
-func (h *host) dies() {
+// dies kills a daemon, as if that were a minute ago.
+func (h *host) dies() { h.w.Helper(); h.Kill(); h.silent() }
+
+// silent has a daemon's last write be a minute old: its node's lease does not say that it lives.
+func (h *host) silent() {
 	h.w.Helper()
-	h.Kill()
 	err := h.w.Client().CoordinationV1().Leases("hostpath-provisioner").Delete(h.w.Ctx,
 		"hostpath-provisioner-node."+h.node, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
@@ -227,6 +229,38 @@ func TestImportSecondDisk(t *testing.T) {
 	if now := w.Volume(pv.Name); now.UID != pv.UID || owner != c.node {
 		t.Errorf("the volume is %+v, the marker %v", now.ObjectMeta, c.marker(c.ours("pool.json")))
 	}
+}
+
+// A call dies when the object is gone and the next one is not yet there, and the disk goes on to a
+// third node: the volume follows to that one, whatever the record says of the second.
+func TestImportGoesOn(t *testing.T) {
+	w := newEnvironment(t)
+	a := w.newHost("a").quiet().run()
+	before := a.writes("data", w.Class("c", immediate))
+	h, k := a, w.killer()
+	for _, kind := range []string{"DELETE persistentvolumes", "PATCH persistentvolumes"} {
+		k.kinds[kind] = enough
+	}
+	for _, name := range []string{"b", "c"} {
+		next := w.newHost(name).quiet()
+		h.unplugs()
+		w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
+		hosttest.Unmount(t, next.mount)
+		next.plugs(a.image)
+		args := []string{"import", "fast", "--from-node", h.node, "--kubeconfig", k.kubeconfig()}
+		if h = next; name == "c" {
+			if out, code := h.Call(args...); code != 0 {
+				t.Fatalf("exit code %d\n%s", code, out)
+			}
+			break
+		}
+		k.cmd = h.Command(args...)
+		if out, err := k.cmd.CombinedOutput(); !k.died {
+			t.Fatalf("not killed: %v\n%s", err, out)
+		}
+		w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
+	}
+	h.follows("data")
 }
 
 // Another cluster, and one that forgot the node, know nothing of a disk's volumes: their objects

@@ -1,9 +1,9 @@
-// Package nodes proves the daemon's work with real pods: two nodes on this machine, each with its
-// own kubelet, container runtime, pool and daemon, joined to a real control plane.
+// Package nodes proves the daemon's work with real pods: two or three nodes on this machine, each
+// with its own kubelet, container runtime, pool and daemon, joined to a real control plane.
 //
 // Its tests want packages that CI may lack and minutes that a developer may not have, so they have
-// a build tag and targets of their own: "make test-nodes" for the story of TestNodes, "make
-// test-upstream" for Kubernetes' own tests (test/upstream). With the tag they never skip.
+// a build tag and targets of their own: "make test-nodes" for the stories of TestNodes and others,
+// "make test-upstream" for Kubernetes' own tests (test/upstream). With the tag they never skip.
 //
 // Everything runs in PID, mount, network and IPC namespaces made for the run: when the first
 // process of the PID namespace ends, however it ends, the kernel ends every other one, and with

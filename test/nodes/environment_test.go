@@ -37,7 +37,7 @@ type environment struct {
 	client     kubernetes.Interface
 	dynamic    dynamic.Interface // for snapshots, once their controller runs
 	namespace  string
-	a, b       *host
+	a, b, c    *host
 	created    map[string]time.Time // of pods, by name
 }
 
@@ -46,6 +46,11 @@ type host struct {
 	*node
 	image  hosttest.Image // of the pool's filesystem
 	daemon *rig.Daemon
+}
+
+// hosts are those that there are.
+func (w *environment) hosts() []*host {
+	return slices.DeleteFunc([]*host{w.a, w.b, w.c}, func(h *host) bool { return h == nil })
 }
 
 // step runs a part of the story. The next one stands on it, so the first that fails is the last.
@@ -87,10 +92,10 @@ func (w *environment) must(err error, doing string) {
 
 // startCluster runs the control plane on the run's tmpfs. kube-controller-manager makes the
 // directory of its volume plugins, which would otherwise be one in /usr.
-func (w *environment) startCluster(ctx context.Context) {
+func (w *environment) startCluster(ctx context.Context, args ...string) {
+	args = append(args, "--kcm-flag=--flex-volume-plugin-dir="+filepath.Join(w.dir, "volume-plugins"))
 	c, err := cluster.Start(ctx, cluster.Options{
-		Dir:       filepath.Join(w.dir, "cluster"),
-		ExtraArgs: []string{"--kcm-flag=--flex-volume-plugin-dir=" + filepath.Join(w.dir, "volume-plugins")},
+		Dir: filepath.Join(w.dir, "cluster"), ExtraArgs: args,
 	})
 	w.must(err, "starting the control plane")
 	w.cluster, w.client = c, c.Client()
@@ -267,13 +272,13 @@ func (w *environment) events(name string) string {
 // hostOf is the host that a volume's node affinity names.
 func (w *environment) hostOf(pv *corev1.PersistentVolume) *host {
 	w.Helper()
-	for _, h := range []*host{w.a, w.b} {
+	for _, h := range w.hosts() {
 		terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms
 		if len(terms) == 1 && len(terms[0].MatchExpressions) == 1 && slices.Equal(terms[0].MatchExpressions[0].Values, []string{h.name}) {
 			return h
 		}
 	}
-	w.Fatalf("volume %s is for neither node: %v", pv.Name, pv.Spec.NodeAffinity)
+	w.Fatalf("volume %s is for no node of these: %v", pv.Name, pv.Spec.NodeAffinity)
 	return nil
 }
 
@@ -319,8 +324,8 @@ func (w *environment) post() {
 	if err := keepLogs(w.dir, dir); err != nil {
 		fmt.Println(err)
 	}
-	for _, h := range []*host{w.a, w.b} {
-		if h != nil && h.daemon != nil {
+	for _, h := range w.hosts() {
+		if h.daemon != nil {
 			fmt.Printf("\nthe daemon's log on %s:\n%s", h.name, h.daemon.Log())
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -157,6 +158,33 @@ func (n *node) stop(s syscall.Signal) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// die ends everything that runs on the machine, also in its pods, as if it had been switched off.
+// Its mounts go with it.
+func (n *node) die(ctx context.Context) error {
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", n.holder.PID()))
+	if err != nil {
+		return err
+	}
+	return eventually(ctx, "the end of "+n.name, func() error {
+		all, err := filepath.Glob("/proc/[0-9]*")
+		left := 0
+		for _, process := range all {
+			mounts, _ := os.Readlink(process + "/ns/mnt")
+			cgroups, _ := os.ReadFile(process + "/cgroup")
+			pid, _ := strconv.Atoi(filepath.Base(process))
+			// The directory of process 1 may be a machine's: see beFirst.
+			if pid > 1 && (mounts == own || strings.Contains(string(cgroups), "/"+n.cgroup)) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				left++
+			}
+		}
+		if left > 0 && err == nil {
+			err = fmt.Errorf("%d processes are left", left)
+		}
+		return err
+	})
 }
 
 // eventually asks again and again until there is no error, for what nothing tells of.

@@ -185,8 +185,14 @@ func (w *environment) only(ctx context.Context, claim string, h *host) fs.FileIn
 // tree is everything in a host's pool, a line each, with owners, modes and contents.
 func (w *environment) tree(h *host) string {
 	w.Helper()
+	return w.treeAt(h, poolDir)
+}
+
+// treeAt is the same of any directory.
+func (w *environment) treeAt(h *host, dir string) string {
+	w.Helper()
 	var b strings.Builder
-	root := h.path(poolDir)
+	root := h.path(dir)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() == "lost+found" {
 			return err

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Real pods on two real nodes; see doc.go. Usage, from anywhere: make test-nodes, make test-upstream, or
+# Real pods on two or three real nodes; see doc.go. Usage, from anywhere: make test-nodes, make test-upstream, or
 # sh test/nodes/run.sh [upstream] [flags of go test]
 set -eu
 cd "$(dirname "$0")/../.."
@@ -9,7 +9,7 @@ if [ "$(id -u)" != 0 ]; then
 	exit 1
 fi
 built='controlplane kubelet hostpath-provisioner snapshotter'
-tests='TestNodes TestCSI TestCSIData'
+tests='TestNodes TestCSI TestCSIData TestMove'
 limit=15m
 if [ "${1-}" = upstream ]; then
 	shift

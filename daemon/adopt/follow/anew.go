@@ -265,7 +265,7 @@ func (s *survey) makes(ctx context.Context, o AnewOptions, pv string) error {
 	case r == nil:
 		return fmt.Errorf("its record is gone, or cannot be read: %s", unreadable)
 	}
-	i, err := decode(r.Moving)
+	i, err := s.intended(*r)
 	if err == nil && i != nil {
 		err = s.finish(ctx, pv, *i)
 	}

@@ -195,7 +195,7 @@ func (s *survey) facts(ctx context.Context, name string) (f Facts, err error) {
 		return f, err
 	}
 	if f.Record != nil {
-		if f.Intent, err = decode(f.Record.Moving); err != nil {
+		if f.Intent, err = s.intended(*f.Record); err != nil {
 			f.Unreadable = err.Error()
 		}
 	}
@@ -212,6 +212,17 @@ func (s *survey) facts(ctx context.Context, name string) (f Facts, err error) {
 		}
 	}
 	return f, nil
+}
+
+// intended is what a record has of an object that is to be made, for this node: the call that noted
+// it may have died on another one, from which the disk went on.
+func (s *survey) intended(r record.Record) (*Intent, error) {
+	i, err := decode(r.Moving)
+	if i != nil && i.Object.Labels[plan.NodeLabel] != "" {
+		i.Object = Successor(Facts{Self: s.Self, From: s.From, Pool: s.Pool, Volume: i.Object,
+			Record: &r, Hostname: s.hostname})
+	}
+	return i, err
 }
 
 // volume decides about one volume, and carries it out.

@@ -54,8 +54,8 @@ var harmless = append([]uint32{
 }, harmlessHere...)
 
 // watched are the subcommands that are stopped, and no others: the daemon, the service that mounts
-// volumes for kubelet, and the call that adopts volumes.
-var watched = []string{"run", "csi-node", "adopt"}
+// volumes for kubelet, and the calls that give volumes another object, or another node.
+var watched = []string{"run", "csi-node", "adopt", "import", "forget-node"}
 
 // Become is the copy's whole life. It returns only with an error.
 func Become(args []string) error {

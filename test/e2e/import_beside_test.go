@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+)
+
+// cable is a daemon's way to the API server, which can be cut: then its watches end, too.
+type cable struct {
+	door *door
+	now  atomic.Pointer[context.Context]
+	cut  context.CancelFunc
+}
+
+func (w *environment) cable(h *host) *cable {
+	w.Helper()
+	c := &cable{door: w.behindDoor(h)}
+	c.mend()
+	c.door.instead(func(rw http.ResponseWriter, r *http.Request) bool {
+		whole := *c.now.Load()
+		if whole.Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(whole, cancel)()
+		c.door.proxy.ServeHTTP(rw, r.WithContext(ctx))
+		return true
+	})
+	return c
+}
+
+func (c *cable) mend() {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cut = cancel
+	c.now.Store(&ctx)
+}
+
+// onAnotherMachine has a host's daemon see what is mounted now, and no locks of other hosts.
+func (h *host) onAnotherMachine() *host {
+	h.w.Helper()
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	h.w.Must(err)
+	h.Daemon, err = rig.New(rig.Options{
+		Dir: h.Path(), Config: string(config), Wrap: newNamespace(h.w.T).Enter(),
+	})
+	h.w.Must(err)
+	return h
+}
+
+// The former node's daemon lives and is cut off from the API, like its kubelet, when the volumes
+// move: it still has its disk, of which the new node has a copy, or its disk is in the new node.
+// However often the call is killed, each claim is bound once, to the volume on the new node; the
+// old daemon does nothing to either disk, also not when it reaches the API again.
+func TestImportBesideOldDaemon(t *testing.T) {
+	for name, copied := range map[string]bool{"gone": false, "copied": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newEnvironment(t)
+			a, b := w.newHost("a").quiet(), w.newHost("b").quiet()
+			cable, class := w.cable(a), w.Class("c", immediate)
+			a.run()
+			data, other := a.writes("data", class), a.writes("other", class)
+			tree := a.tree()
+			cable.cut()
+			w.Must(w.notReady(a.node))
+			a.silent()
+			hosttest.Unmount(t, b.mount)
+			disk := b.image
+			if copied {
+				hosttest.Run(t, "fsfreeze", "--freeze", a.mount)
+				image, err := os.ReadFile(a.image.File)
+				hosttest.Run(t, "fsfreeze", "--unfreeze", a.mount)
+				w.Must(err)
+				w.Must(os.WriteFile(disk.File, image, 0o600))
+			} else {
+				hosttest.Unmount(t, a.mount)
+				disk = a.image
+			}
+			w.Must(os.RemoveAll(b.Path("state", "pools"))) // it has never seen the disk
+			disk.Mount(t, b.mount)
+			b.onAnotherMachine().run()
+			k := w.killer()
+			k.toTheEnd(b, "import", "fast", "--from-node", a.node)
+			if len(k.at) < 2*enough {
+				t.Errorf("killed at %q", k.at)
+			}
+			moved := b.follows("data")
+			b.follows("other")
+			file := filepath.Join(b.mount, data.Name, "data")
+			w.Must(os.WriteFile(file, []byte("written on b"), 0o600))
+
+			cable.mend()
+			w.Must(a.WaitReady(w.Soon(), 1)) // and the API read
+			if copied {
+				a.made("later", class)
+				later := w.Bound("later").Name
+				a.wantTree(slices.Concat(tree, pool.Of(later))...)
+			}
+			w.DeleteClaim("other")
+			w.Must(w.WaitVolumeGone(w.Soon(), other.Name))
+			w.Eventually("what is deleted goes on the new node", func() bool {
+				_, err := os.Stat(filepath.Join(b.mount, other.Name))
+				return os.IsNotExist(err)
+			})
+			if copied {
+				a.wantData(filepath.Join(a.mount, other.Name), "other")
+				a.wantData(filepath.Join(a.mount, data.Name), "data")
+			}
+			now := w.Bound("data")
+			if text, err := os.ReadFile(file); now.UID != moved.UID || string(text) != "written on b" {
+				t.Errorf("volume %+v has %q, %v", now.ObjectMeta, text, err)
+			}
+		})
+	}
+}
