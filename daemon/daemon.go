@@ -172,6 +172,7 @@ func (d *daemon) run(ctx context.Context, cfg config.Config) error {
 	defer done()
 	go d.feedWatchdog(life)
 	go d.tell(life)
+	go d.followFiles(life)
 	for g != nil {
 		d.locks.Keep(g.places())
 		d.keepAccounts(g.cfg)
@@ -381,10 +382,6 @@ func (d *daemon) tell(ctx context.Context) {
 			return
 		case <-d.changed:
 		case <-every.C:
-			d.replaced()
-			if g := d.now.get(); g != nil {
-				d.compareFiles(g)
-			}
 		}
 	}
 }

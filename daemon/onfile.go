@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"time"
@@ -45,6 +46,24 @@ func differenceOf(err error) *difference {
 		f.why = whyRestart
 	}
 	return f
+}
+
+// followFiles looks at the files that the daemon was started with. It is not tell that does: what
+// the files are on may not respond, and then people are to be told so.
+func (d *daemon) followFiles(ctx context.Context) {
+	every := time.NewTicker(5 * time.Second)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		d.replaced()
+		if g := d.now.get(); g != nil {
+			d.compareFiles(g)
+		}
+	}
 }
 
 // settled is how long the files have to be unchanged before they are compared: they may be being

@@ -83,7 +83,7 @@ func (g *generation) newPresence() *presence.Keeper {
 			g.controller.OptionalRequest("the node's lease", err)
 			if !kept && err == nil {
 				kept = true
-				g.keepLeaseFile()
+				go g.keepLeaseFile() // the disk may not respond
 			}
 		},
 	})

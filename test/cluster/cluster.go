@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	startTimeout = 2 * time.Minute
+	startTimeout = 4 * time.Minute // more than its own limits (test/controlplane) together
 	stopTimeout  = 20 * time.Second
 )
 

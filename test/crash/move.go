@@ -43,7 +43,7 @@ var moveOperations = []moveOperation{
 	{
 		name: "move: import, and etcd is restored", moves: true, snapshot: true, second: bound,
 		restored: true, most: 12, // the control plane is started three times for each
-		args:     func(from string) []string { return []string{"import", name, "--from-node", from} },
+		args: func(from string) []string { return []string{"import", name, "--from-node", from} },
 	},
 	{
 		name: "move: import --new-cluster", moves: true, second: bound, before: (*mover).unknown,

@@ -3,9 +3,11 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,6 +50,8 @@ func TestStateDirectoryHangs(t *testing.T) {
 	class := w.Class("c", immediate)
 	h.made("before", class)
 	ready, checks := w.records("NotReady", address), w.records("ChecksStandStill", address)
+	// The configuration is read again meanwhile, and asks for the directory.
+	w.Must(os.Chtimes(h.Path("etc", "config.toml"), time.Time{}, time.Now()))
 	fs.Hold(hungfs.Lookup, hungfs.Getattr, hungfs.Open)
 	defer fs.Resume()
 	fs.AwaitHeld()

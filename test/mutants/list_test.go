@@ -76,7 +76,7 @@ func TestEachPromiseIsBroken(t *testing.T) {
 }
 
 var (
-	provenBy = regexp.MustCompile("`(Test\\w+)` \\(([\\w/]+)\\)")
+	provenBy = regexp.MustCompile("`(Test\\w+)` \\(([\\w/-]+)\\)")
 	ofRules  = regexp.MustCompile(`^(daemon/(rules|controllers/(ownership|leadership))|hostcheck)/`)
 )
 

@@ -166,7 +166,7 @@ func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
 		if len(w.linked) == mostLinked {
 			return ErrManyLinks
 		}
-		w.linked[st.Ino] = st.Nlink - 1
+		w.linked[st.Ino] = uint64(st.Nlink) - 1 // 32 bits on arm64
 	}
 	from, err := w.leases.Open(w.step, func() (int, error) { return reopen(fd, unix.O_RDONLY) })
 	if err != nil {
