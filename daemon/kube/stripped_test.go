@@ -45,6 +45,7 @@ spec: {policyName: zz-strips}
 // takes it away.
 func labelled(t *testing.T, own *cluster.Cluster, manifests, ns string, want bool) {
 	t.Helper()
+	own.Since(t, cluster.MutatingPolicies, "MutatingAdmissionPolicy")
 	if err := own.Apply(t.Context(), []byte(manifests)); err != nil {
 		t.Fatal(err)
 	}

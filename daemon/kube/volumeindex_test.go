@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 // A volume that is kept for a claim is found by its label if it was written since the policy, and
@@ -17,6 +18,7 @@ import (
 func TestVolumeIndex(t *testing.T) {
 	t.Parallel()
 	own, c, _ := withPolicy(t)
+	own.Since(t, cluster.MutatingPolicies, "MutatingAdmissionPolicy")
 	ctx, volumes := t.Context(), own.Client().CoreV1().PersistentVolumes()
 	create := func(name, claim string) *corev1.PersistentVolume {
 		t.Helper()

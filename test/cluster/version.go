@@ -31,6 +31,25 @@ func (c *Cluster) Before(minor int) (bool, error) {
 	return has < minor, nil
 }
 
+// test is a testing.TB.
+type test interface {
+	Helper()
+	Skipf(format string, args ...any)
+	Fatal(args ...any)
+}
+
+// Since skips a test on an API server before Kubernetes 1.minor, which lacks what is named.
+func (c *Cluster) Since(t test, minor int, what string) {
+	t.Helper()
+	older, err := c.Before(minor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if older {
+		t.Skipf("%s is of Kubernetes 1.%d", what, minor)
+	}
+}
+
 // Resizing returns the types of a claim's conditions that are of an expansion, sorted. From 1.37 on
 // a claim that no pod uses has another one.
 func Resizing(c *corev1.PersistentVolumeClaim) (types []string) {

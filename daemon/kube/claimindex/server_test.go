@@ -38,6 +38,7 @@ func run(m *testing.M) (code int) {
 // inForce applies the policy and waits until claims are labelled.
 func inForce(t *testing.T) (namespace string) {
 	t.Helper()
+	plane.Since(t, cluster.MutatingPolicies, "MutatingAdmissionPolicy")
 	if err := plane.Apply(t.Context(), []byte(Manifest)); err != nil {
 		t.Fatal(err)
 	}

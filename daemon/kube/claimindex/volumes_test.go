@@ -9,11 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 // volumesInForce applies the policy of volumes and waits until they are labelled.
 func volumesInForce(t *testing.T) {
 	t.Helper()
+	plane.Since(t, cluster.MutatingPolicies, "MutatingAdmissionPolicy")
 	if err := plane.Apply(t.Context(), []byte(VolumesManifest)); err != nil {
 		t.Fatal(err)
 	}
