@@ -3,6 +3,7 @@ package docs
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,24 +24,16 @@ func TestVersionsPage(t *testing.T) {
 		t.Errorf("the page is of another client-go than %q: run what its section says", client)
 	}
 	rows := regexp.MustCompile(`(?m)^\| (1\.\d+)\.\d+ \| (.*) \|$`).FindAllStringSubmatch(page, -1)
-	var versions []string
+	ours := regexp.MustCompile(`k8s.io/kubernetes v(1\.\d+)\.`).FindStringSubmatch(read("../test/controlplane/go.mod"))
+	versions := []string{ours[1]}
 	for _, row := range rows {
 		versions = append(versions, row[1])
-		demo, client := strings.Split(row[2], " | ")[0], strings.Split(row[2], " | ")[1]
-		if demo != "`make demo`" || client != "`make client`" {
-			t.Errorf("on %s the demonstration %s, the client %s", row[1], demo, client)
-		}
-		if strings.Contains(row[2], "failed") {
-			t.Errorf("on %s something failed: %s", row[1], row[2])
+		if !strings.HasPrefix(row[2], "`make demo` | ") || strings.Contains(row[2], "failed") {
+			t.Errorf("on %s not all is well: %s", row[1], row[2])
 		}
 	}
-	const all = "1.31 1.32 1.33 1.34 1.35 1.36 1.37"
-	if got := strings.Join(versions, " "); got != all {
-		t.Errorf("the table has %s", got)
-	}
-	for _, text := range []string{page, readme} {
-		if !strings.Contains(text, "1.31 to 1.37") {
-			t.Error("a page does not name the oldest and the newest version")
-		}
+	slices.Sort(versions)
+	if want := "on Kubernetes " + strings.Join(versions, ", ") + "."; !strings.Contains(readme, want) {
+		t.Errorf("the README does not say %q", want)
 	}
 }

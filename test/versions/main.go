@@ -121,7 +121,7 @@ func (f feature) cell(results map[key]result) string {
 }
 
 func (k key) show() string {
-	if k.pkg == "" {
+	if k.pkg == "" && !strings.HasPrefix(k.name, "try-") { // of make trials
 		return "`make " + k.name + "`"
 	}
 	return "`" + k.name + "`"
