@@ -121,10 +121,13 @@ func (f feature) cell(results map[key]result) string {
 }
 
 func (k key) show() string {
-	if k.pkg == "" && !strings.HasPrefix(k.name, "try-") { // of make trials
-		return "`make " + k.name + "`"
+	switch {
+	case k.pkg != "":
+		return "`" + k.name + "` (" + k.pkg + ")"
+	case strings.HasPrefix(k.name, "try-"): // of make trials
+		return "`" + k.name + "`"
 	}
-	return "`" + k.name + "`"
+	return "`make " + k.name + "`"
 }
 
 func (f feature) show() string {

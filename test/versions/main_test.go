@@ -46,7 +46,7 @@ func TestTable(t *testing.T) {
 		t.Errorf("the lines begin with %q", order)
 	}
 	for name, want := range map[string]string{
-		"demonstration": "`make demo`", "clones": "`TestClone`", "inline volumes": "**failed**: `TestInlineVolume`",
+		"demonstration": "`make demo`", "clones": "`TestClone` (test/e2e)", "inline volumes": "**failed**: `TestInlineVolume` (test/e2e)",
 		"claim index": "lacks it: MutatingAdmissionPolicy is of Kubernetes 1.36", "expansion": "not run",
 		"test/e2e": "1 passed, 1 lack, **1 failed**", "test/identity": "not run",
 	} {
