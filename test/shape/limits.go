@@ -10,7 +10,7 @@ const (
 
 // wideAllowed is how many lines with more columns there may be in all: as many as there are, so
 // that each change leaves fewer. A new line has no excuse.
-const wideAllowed = 9889
+const wideAllowed = 9884
 
 // exceeded returns a sentence for each limit that does not hold.
 func exceeded(all []goPackage) (over []string) {
