@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
@@ -140,7 +139,6 @@ func (e *environment) addPool() {
 	})
 }
 
-// addClasses makes the classes in place of those of a trial that is over, of another provisioner.
 func (e *environment) addClasses() {
 	for class, change := range map[string]func(*storagev1.StorageClass){
 		deleted:   func(*storagev1.StorageClass) {},
@@ -148,9 +146,6 @@ func (e *environment) addClasses() {
 		archiving: func(c *storagev1.StorageClass) { c.Parameters = map[string]string{"onDelete": "archive"} },
 		retaining: func(c *storagev1.StorageClass) { *c.ReclaimPolicy = corev1.PersistentVolumeReclaimRetain },
 	} {
-		if err := e.Client.StorageV1().StorageClasses().Delete(e.ctx, class, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-			e.Must(err, "removing a class")
-		}
 		expandable := func(c *storagev1.StorageClass) { allow := true; c.AllowVolumeExpansion = &allow }
 		e.AddClass(e.ctx, class, e.Node, change, expandable)
 	}
