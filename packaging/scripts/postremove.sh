@@ -23,7 +23,7 @@ forget() {
 }
 
 if [ "$1" = purge ]; then # dpkg's; rpm has no purge
-	forget /var/lib/hostpath-provisioner '(state/)?(lock|token|token\.new|pools/[^/]*\.json(\.new)?)' '(/state)?(/pools)?'
+	forget /var/lib/hostpath-provisioner '(state/)?(lock|(token|claim-index|volume-index|node-lease)(\.new)?|cordoned-[^/]*|pools/[^/]*\.json(\.new)?)' '(/state)?(/pools)?'
 	forget /etc/hostpath-provisioner 'kubeconfig|config\.toml(\.new|\.dpkg-[a-z]+)?|conf\.d/[^/]*\.toml' '(/conf\.d)?'
 	rm -f /etc/credstore/hostpath-provisioner.kubeconfig /etc/credstore.encrypted/hostpath-provisioner.kubeconfig
 fi
