@@ -26,8 +26,8 @@ func TestPurgeFollowsNoLink(t *testing.T) {
 		for _, file := range []string{
 			other + "/daemon.json", other + "/lock", other + "/pools/x.json",
 			lib + "/state/token", lib + "/state/lock", lib + "/state/pools/fast.json", lib + "/pools/old.json",
-			lib + "/volumes/pools/pgdata.json", lib + "/state/node-lease", lib + "/state/claim-index",
-			lib + "/state/volume-index", lib + "/state/cordoned-fast",
+			lib + "/volumes/pools/pgdata.json", lib + "/state/node-lease",
+			lib + "/state/claim-index", lib + "/state/volume-index", lib + "/state/cordoned-fast",
 		} {
 			must(t, os.MkdirAll(filepath.Dir(file), 0o755))
 			must(t, os.WriteFile(file, nil, 0o600))

@@ -294,6 +294,9 @@ func (e *environment) look() snapshot {
 	for name, path := range e.places() {
 		s.directory(e, name, path)
 	}
+	// It comes once the node's lease was written, whenever that is.
+	delete(s.things, "state/node-lease")
+	delete(s.things, "state/node-lease.new")
 	return s
 }
 
