@@ -74,16 +74,13 @@ func TestImportBesideOldDaemon(t *testing.T) {
 			w.Must(w.notReady(a.node))
 			a.silent()
 			hosttest.Unmount(t, b.mount)
-			disk := b.image
+			disk := a.image
 			if copied {
 				hosttest.Run(t, "fsfreeze", "--freeze", a.mount)
-				image, err := os.ReadFile(a.image.File)
+				disk = a.image.Copy(t)
 				hosttest.Run(t, "fsfreeze", "--unfreeze", a.mount)
-				w.Must(err)
-				w.Must(os.WriteFile(disk.File, image, 0o600))
 			} else {
 				hosttest.Unmount(t, a.mount)
-				disk = a.image
 			}
 			w.Must(os.RemoveAll(b.Path("state", "pools"))) // it has never seen the disk
 			disk.Mount(t, b.mount)

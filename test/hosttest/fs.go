@@ -62,6 +62,17 @@ func Mkfs(t T, fstype string, mib int, args ...string) Image {
 	return Image{File: file, Type: fstype}
 }
 
+// Copy makes another image with what this one holds now. One that is mounted must be frozen
+// (fsfreeze(8)). It is a new file, since what was mounted of a file that is written
+// anew may live on in another mount namespace, and mount(8) takes its loop device again, with what
+// the kernel remembers of the old blocks.
+func (i Image) Copy(t T) Image {
+	t.Helper()
+	file := filepath.Join(Dir(t), i.Type+".img")
+	run(t, "cp", "--sparse=always", i.File, file)
+	return Image{File: file, Type: i.Type}
+}
+
 // Mount mounts the image at dir through a loop device that the kernel detaches by itself with the
 // last mount. options are mount(8)'s ("ro", "noatime").
 func (i Image) Mount(t T, dir string, options ...string) {
