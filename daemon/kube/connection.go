@@ -280,8 +280,7 @@ const credentialResource = "credential"
 // the Node counts first: it accepts a token for ten seconds more, of which it knew that it was
 // good.
 func (c *Client) reviewCredential(ctx context.Context) {
-	is, uid := c.Credential(), c.nodeUID.Load()
-	if uid != nil && is.NodeUID != "" && is.Node == c.options.Node && is.NodeUID != *uid {
+	if c.nodeReplaced() {
 		c.health.failed(credentialResource, errNodeReplaced)
 		return
 	}
@@ -296,16 +295,25 @@ func (c *Client) reviewCredential(ctx context.Context) {
 	}
 }
 
+// nodeReplaced reports whether the credential is bound to another Node object than the one that is
+// known.
+func (c *Client) nodeReplaced() bool {
+	is, uid := c.Credential(), c.nodeUID.Load()
+	return uid != nil && is.NodeUID != "" && is.Node == c.options.Node && is.NodeUID != *uid
+}
+
 // errNodeReplaced says that the Node object is not the one that the token is bound to.
 var errNodeReplaced = fmt.Errorf("%w: the Node object that it is bound to was deleted", ErrCredentialRefused)
 
-// nodeChanged has the credential reviewed when this node's object is another one, or none.
+// nodeChanged has the credential reviewed when this node's object is another one, or none. What was
+// read of it for the first time was read with that credential: nothing has to be asked then.
 func (c *Client) nodeChanged(was, now *corev1.Node) {
 	uid := ""
 	if now != nil {
 		uid = string(now.UID)
 	}
-	if c.nodeUID.Store(&uid); was == nil || now == nil {
+	first := c.nodeUID.Swap(&uid) == nil && now != nil
+	if (was == nil || now == nil) && (!first || c.nodeReplaced()) {
 		c.connection.suspect()
 	}
 }
