@@ -91,24 +91,13 @@ func (p *program) volumesCommand() *cobra.Command {
 }
 
 func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config.Pool, asJSON bool) error {
-	var objects objects
-	var asking sync.WaitGroup
-	asking.Go(func() { objects = p.askAPI(ctx, cfg) })
-	disks := p.listPools(ctx, pools)
-	asking.Wait()
-	objects.node = plan.NodeLabelValue(cfg.Node)
-	for i, pool := range pools {
-		if f, other := otherCluster(pool, disks[i].mark, objects.cluster); other {
-			disks[i].stranger = errors.New(f.Message)
-		}
-	}
-	p.lookUp(ctx, disks, &objects)
-	all := join(p.measured(disks), objects)
-	if objects.err != nil {
-		fmt.Fprintf(p.stderr, "%s: warning: the Kubernetes API was not read: %v\n", name, objects.err)
-	}
+	disks, objects, all := p.settled(ctx, cfg, pools)
+	p.warnUnasked(objects)
 	var err error
 	for _, disk := range disks {
+		for _, warning := range disk.warnings {
+			fmt.Fprintf(p.stderr, "%s: warning: %s\n", name, warning)
+		}
 		if disk.err != nil {
 			fmt.Fprintf(p.stderr, "%s: pool %q was not listed: %v\n", name, disk.pool, disk.err)
 			err = errNot
@@ -126,6 +115,58 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 		return errors.Join(writeJSON(p.stdout, all), err)
 	}
 	return errors.Join(p.writeVolumes(all.Volumes, pools), err)
+}
+
+// settled reads pools and API, and again where only one of them has a volume: they are read side by
+// side, and what is made or removed meanwhile may be in one of them.
+func (p *program) settled(ctx context.Context, cfg config.Config, pools []config.Pool) ([]disk, objects, listed) {
+	disks, objects := p.readBoth(ctx, cfg, pools)
+	all := join(p.measured(disks), objects)
+	if objects.err != nil || !slices.ContainsFunc(all.Volumes, volumeRow.oneSided) {
+		return disks, objects, all
+	}
+	later, known := p.readBoth(ctx, cfg, pools)
+	if known.err != nil || slices.ContainsFunc(later, func(d disk) bool { return d.err != nil }) {
+		return disks, objects, all
+	}
+	now := map[string]volumeRow{}
+	for _, v := range join(p.measured(later), known).Volumes {
+		now[v.key()] = v
+	}
+	settled := all.Volumes[:0]
+	for _, v := range all.Volumes {
+		if v.oneSided() {
+			var there bool
+			if v, there = now[v.key()]; !there {
+				continue
+			}
+		}
+		settled = append(settled, v)
+	}
+	all.Volumes = settled
+	return disks, objects, all
+}
+
+// oneSided reports whether there is only the data, or only the object.
+func (r volumeRow) oneSided() bool { return r.State == stateMissing || r.State == stateOrphaned }
+
+func (r volumeRow) key() string { return r.Pool + "/" + r.Volume }
+
+// readBoth reads pools and API side by side.
+func (p *program) readBoth(ctx context.Context, cfg config.Config, pools []config.Pool) ([]disk, objects) {
+	var objects objects
+	var asking sync.WaitGroup
+	asking.Go(func() { objects = p.askAPI(ctx, cfg) })
+	disks := p.listPools(ctx, pools)
+	asking.Wait()
+	objects.node = plan.NodeLabelValue(cfg.Node)
+	for i, pool := range pools {
+		if f, other := otherCluster(pool, disks[i].mark, objects.cluster); other {
+			disks[i].stranger = errors.New(f.Message)
+		}
+	}
+	lookUp(ctx, disks, &objects)
+	return disks, objects
 }
 
 // writeVolumes prints what volumes take where a pool has limits.
@@ -261,6 +302,7 @@ type disk struct {
 	measured  map[string]volumeusage.Measured // by volume
 	err       error                           // why it was not looked at
 	stranger  error                           // why the objects that were read are not this pool's
+	warnings  []string                        // beside that
 }
 
 func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
@@ -278,6 +320,7 @@ func (p *program) listPools(ctx context.Context, pools []config.Pool) []disk {
 func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	ctx, cancel := context.WithTimeout(ctx, poolDeadline)
 	defer cancel()
+	var warnings []string
 	report := p.probe(ctx, pool)
 	for _, f := range report.Findings {
 		switch {
@@ -285,17 +328,20 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 		case !slices.Contains(listedThough, f.Reason):
 			return disk{pool: pool.Name, err: errors.New(f.Message)}
 		default:
-			fmt.Fprintf(p.stderr, "%s: warning: pool %q is closed: %s\n",
-				name, pool.Name, f.Message)
+			warnings = append(warnings, fmt.Sprintf("pool %q is closed: %s", pool.Name, f.Message))
 		}
 	}
 	listed := make(chan disk, 1)
 	go func() {
 		store := storeOf(pool)
 		inventory, err := store.List(ctx, report.Identity)
+		taken, unread := projectsTaken(ctx, store, report)
+		if unread != nil {
+			warnings = append(warnings, unread.Error())
+		}
 		listed <- disk{
 			pool: pool.Name, inventory: inventory, mark: report.Mark,
-			usage: p.usage(ctx, store, report), err: err,
+			usage: taken, err: err, warnings: warnings,
 		}
 	}()
 	select {

@@ -195,7 +195,7 @@ var listedThough = []string{plan.ReasonScopeChanged, plan.ReasonOtherNode}
 const lookUpAtOnce = 16
 
 // lookUp reads the objects of records that none of those that were listed is of.
-func (p *program) lookUp(ctx context.Context, disks []disk, all *objects) {
+func lookUp(ctx context.Context, disks []disk, all *objects) {
 	if all.err != nil {
 		return
 	}
@@ -217,6 +217,13 @@ func (p *program) lookUp(ctx context.Context, disks []disk, all *objects) {
 		})
 	}
 	asking.Wait()
+}
+
+// warnUnasked says why the API was not read, in whole or for one volume.
+func (p *program) warnUnasked(all objects) {
+	if all.err != nil {
+		fmt.Fprintf(p.stderr, "%s: warning: the Kubernetes API was not read: %v\n", name, all.err)
+	}
 	for pv, n := range all.named {
 		if n.err != nil {
 			fmt.Fprintf(p.stderr, "%s: warning: whether volume %s has a PersistentVolume is not known: %v\n",
@@ -264,18 +271,15 @@ func (p *program) warnUnwatched(volumes []volumeRow) {
 	}
 }
 
-// usage is what projects take, of a pool that limits volumes by them.
-func (p *program) usage(ctx context.Context, store *volume.Pool, report hostcheck.Report) (
-	by map[uint32]quota.Usage) {
+// projectsTaken is what projects take, of a pool that limits volumes by them.
+func projectsTaken(ctx context.Context, store *volume.Pool, report hostcheck.Report) (
+	by map[uint32]quota.Usage, err error) {
 	all, err := store.Projects(ctx, report.Identity)
-	if err != nil {
-		fmt.Fprintf(p.stderr, "%s: warning: %v\n", name, err)
-	}
 	by = map[uint32]quota.Usage{}
 	for _, u := range all {
 		by[u.ID] = u
 	}
-	return by
+	return by, err
 }
 
 // measured adds what a running daemon found in the directories of volumes without a quota.

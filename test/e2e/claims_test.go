@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -103,4 +104,40 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("event %s %q", event.Type, event.Message)
 	}
 	h.wantTree()
+}
+
+// What is made or removed while volumes reads pool and API is not called lost or orphaned.
+func TestVolumesWhileClaimsComeAndGo(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").quiet().run()
+	class := w.Class("c", immediate)
+	going, calls := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		defer func() { calls <- n }()
+		for ; ; n++ {
+			select {
+			case <-going:
+				return
+			default:
+			}
+			out, code := h.Call("volumes")
+			if code != 0 || strings.Contains(out, "missing") || strings.Contains(out, "orphaned") {
+				t.Errorf("exit code %d\n%s", code, out)
+			}
+		}
+	}()
+	for i := range 80 {
+		w.claim(fmt.Sprint("data-", i), class, "1Mi", annotate(provisionOnNode, h.node))
+	}
+	var last string
+	for i := range 80 {
+		last = w.Bound(fmt.Sprint("data-", i)).Name
+		w.DeleteClaim(fmt.Sprint("data-", i))
+	}
+	w.Must(w.WaitVolumeGone(w.Soon(), last))
+	close(going)
+	if n := <-calls; n < 10 {
+		t.Errorf("only %d calls", n)
+	}
 }
