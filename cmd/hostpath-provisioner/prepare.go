@@ -60,7 +60,7 @@ func (p *program) prepareCommand() *cobra.Command {
 			if c.Flags().Changed("from-node") && owner.From == "" { // a script's empty variable
 				return usageError{errors.New("--from-node: no node is named")}
 			}
-			if owner.From == cfg.Node {
+			if owner.From == cfg.Node && owner.FromPool == "" {
 				return usageError{fmt.Errorf("--from-node: %q is this node's own name", cfg.Node)}
 			}
 			for _, pool := range pools {

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+)
+
+// Two nodes have each other's name, or each other's disk: both pools are closed, nothing is made,
+// and with each other's name typed the volumes follow their disks. What is on them is not mixed.
+func TestNodesSwapped(t *testing.T) {
+	w := newEnvironment(t)
+	class := w.Class("c", immediate)
+	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
+	a.writes("of-a", class)
+	b.writes("of-b", class)
+	going := a.writes("going", class)
+	a.unplugs()
+	b.unplugs()
+	w.DeleteClaim("going")
+	a.plugs(b.image)
+	b.plugs(a.image)
+	for _, h := range []*host{a, b} {
+		if out, code := h.Call("status"); code == 0 || !strings.Contains(out, "closed: OtherNode") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+	}
+	for h, former := range map[*host]*host{a: b, b: a} {
+		args := []string{"import", "fast", "--from-node", former.node}
+		if out, code := h.Call(args...); code != 1 || !strings.Contains(out, "is there and Ready") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+		if out, code := h.Call(append(args, "--force="+former.node)...); code != 0 {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+	}
+	a.follows("of-b")
+	b.follows("of-a")
+	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
+	a.made("later", class)
+}
+
+// A node is deleted and joins again, as another object: its daemon goes on, with what was there and
+// with what is new.
+func TestNodeJoinsAgain(t *testing.T) {
+	w := newEnvironment(t)
+	class := w.Class("c", immediate)
+	h := w.newHost("a").run()
+	data, going := h.writes("data", class), h.writes("going", class)
+	nodes := w.Client().CoreV1().Nodes()
+	node, err := nodes.Get(w.Ctx, h.node, metav1.GetOptions{})
+	w.Must(err)
+	w.Must(nodes.Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
+	waits := w.claim("waits", class, "1Mi", annotate(provisionOnNode, h.node))
+	node.UID, node.ResourceVersion = "", ""
+	status, err := json.Marshal(map[string]any{"status": node.Status})
+	w.Must(err)
+	_, err = nodes.Create(w.Ctx, node, metav1.CreateOptions{})
+	w.Must(err)
+	_, err = nodes.Patch(w.Ctx, h.node, types.MergePatchType, status, metav1.PatchOptions{}, "status")
+	w.Must(err)
+	w.made(waits)
+	if now := h.follows("data"); now.UID != data.UID {
+		t.Errorf("the volume is %+v", now.ObjectMeta)
+	}
+	w.DeleteClaim("going")
+	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
+}
+
+// The pool's filesystem is copied to a larger disk, by the page's commands, and mounted in its
+// place: the volumes are there, go on, and can be removed, and there is more room.
+func TestLargerDisk(t *testing.T) {
+	w := newEnvironment(t)
+	class := w.Class("c", immediate)
+	h := w.newHost("a").run()
+	data, going := h.writes("data", class), h.writes("going", class)
+	w.claim("large", class, "150Mi", annotate(provisionOnNode, h.node))
+	w.refused(w.get("large"), "NotEnoughSpace")
+	h.Kill()
+	image := hosttest.Mkfs(t, "ext4", 300)
+	larger := hosttest.PoolMount(t, image)
+	hosttest.Run(t, "cp", "-a", h.mount+"/.", larger+"/")
+	hosttest.Unmount(t, larger)
+	hosttest.Unmount(t, h.mount)
+	image.Mount(t, h.mount)
+	h.run()
+	if now := h.follows("data"); now.UID != data.UID {
+		t.Errorf("the volume is %+v", now.ObjectMeta)
+	}
+	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(w.Bound("large")), "data"), nil, 0o600))
+	w.DeleteClaim("going")
+	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
+	if phase := w.Bound("data").Status.Phase; phase != corev1.VolumeBound {
+		t.Errorf("the volume is %s", phase)
+	}
+}
+
+// The pool gets another name: it is closed until the marker says so, too, and then its volumes
+// follow.
+func TestPoolRenamed(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a").run()
+	before := h.writes("data", w.Class("c", immediate))
+	h.Kill()
+	config, err := os.ReadFile(h.Path("etc", "config.toml"))
+	w.Must(err)
+	w.Must(h.Configure(strings.ReplaceAll(string(config), "[pool.fast]", "[pool.second]")))
+	h.run()
+	for _, args := range [][]string{
+		{"prepare", "second", "--from-node", h.node, "--from-pool", "fast"},
+		{"import", "second", "--from-node", h.node},
+	} {
+		if out, code := h.Call(args...); code != 0 {
+			t.Fatalf("%q: exit code %d\n%s", args, code, out)
+		}
+	}
+	if now := h.follows("data"); now.UID == before.UID || now.Labels["hostpath-provisioner/pool"] != "second" {
+		t.Errorf("the volume is %+v", now.ObjectMeta)
+	}
+	w.DeleteClaim("data")
+	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
+}
