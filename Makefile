@@ -17,7 +17,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := build
 .PHONY: test-upgrade
-.PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots test-versions identity
+.PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash test-moves deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots test-versions identity
 
 include test/controlplane/build.mk
 
@@ -292,6 +292,9 @@ test-fleet: deps build $(BUILD)/prove $(BUILD)/controlplane ## 100 daemons on on
 
 test-crash: deps build $(BUILD)/prove $(BUILD)/controlplane ## the daemon killed at every system call of every operation
 	@$(BUILD)/prove crash $(CRASHFLAGS)
+
+test-moves: deps build $(BUILD)/prove $(BUILD)/controlplane ## import and forget-node killed at every point, and 1,000 times while disks change places
+	@$(BUILD)/prove crash -kills 0 -only '^move' -moves $(or $(MOVES),1000)
 
 # cyclonedx-gomod is a tool in a module of its own, too.
 $(BUILD)/cyclonedx-gomod: packaging/cyclonedx/go.mod packaging/cyclonedx/go.sum
