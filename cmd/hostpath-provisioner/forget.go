@@ -226,7 +226,7 @@ func (p *program) asAdministrator(i installation) (*kube.Client, plan.Self, erro
 	}
 	client, err := kube.New(kube.Options{
 		Kubeconfig: cmp.Or(p.kubeconfig, adminKubeconfig()), Self: self, Namespace: namespace,
-		Context:   i.context,
+		Overrides: &i.overrides,
 		UserAgent: pluginName + "/" + p.version(),
 	})
 	return client, self, ofAdministrator(err)

@@ -80,7 +80,6 @@ func (p *program) overviewCommands() (all []*cobra.Command) {
 		flags.StringVarP(&l.output, "output", "o", "", "wide, json, yaml or name")
 		flags.BoolVar(&l.noHeaders, "no-headers", false, "print the lines alone")
 		flags.BoolVarP(&l.watch, "watch", "w", false, "print it again when something changed")
-		flags.StringVar(&l.context, "context", "", "of the kubeconfig")
 		l.flags(c, "daemons-namespace")
 		all = append(all, c)
 	}
@@ -110,7 +109,7 @@ func (p *program) overview(ctx context.Context, l looking,
 		return err
 	}
 	if l.of == "" {
-		l.of = kube.ContextNamespace(cmp.Or(p.kubeconfig, adminKubeconfig()), l.context)
+		l.of = kube.ContextNamespace(cmp.Or(p.kubeconfig, adminKubeconfig()), &l.overrides)
 	}
 	api, changed := overview.API(client), make(chan struct{}, 1)
 	if l.watch {

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
@@ -45,8 +47,14 @@ func (p *program) asPlugin(root *cobra.Command) {
 // configuration. An administrator's machine has none.
 type installation struct {
 	provisioner, namespace string
-	context                string // of the kubeconfig, "" for its current one
 	aliases                []string
+	overrides              clientcmd.ConfigOverrides // what was said beside the kubeconfig
+}
+
+// seldom are flags of kubectl that are taken and not listed in the help: those of a cluster and a
+// user without a kubeconfig.
+func seldom(flag string) bool {
+	return !slices.Contains([]string{"context", "as", "as-group"}, flag)
 }
 
 func (i *installation) flags(c *cobra.Command, namespace string) {
@@ -57,6 +65,12 @@ func (i *installation) flags(c *cobra.Command, namespace string) {
 		"they serve this `provisioner`, too; repeatable, default as configured on this host")
 	flags.StringVar(&i.namespace, namespace, "",
 		"of the daemons' ServiceAccount; default as configured on this host")
+	of := clientcmd.RecommendedConfigOverrideFlags("")
+	of.ContextOverrideFlags.Namespace = clientcmd.FlagInfo{}
+	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
+	clientcmd.BindOverrideFlags(&i.overrides, kubectls, of)
+	kubectls.VisitAll(func(f *pflag.Flag) { f.Hidden = seldom(f.Name) })
+	flags.AddFlagSet(kubectls)
 }
 
 // installed is the installation that is meant. A provisioner that is named has the aliases that are

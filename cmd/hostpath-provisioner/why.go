@@ -74,7 +74,7 @@ func (p *program) why(ctx context.Context, i installation, kind, namespace, name
 		return err
 	}
 	if namespace == "" {
-		namespace = kube.ContextNamespace(cmp.Or(p.kubeconfig, adminKubeconfig()), "")
+		namespace = kube.ContextNamespace(cmp.Or(p.kubeconfig, adminKubeconfig()), &i.overrides)
 	}
 	page, err := why.Ask(ctx, why.Options{Self: self, API: client}, kind, namespace, name)
 	if err != nil {

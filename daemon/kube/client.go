@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
@@ -37,8 +38,9 @@ type Options struct {
 	// Kubeconfig is the path of the kubeconfig. FollowKubeconfig reads it again when it changes,
 	// and the files that it names.
 	Kubeconfig string
-	// Context of it, "" for its current one. FollowKubeconfig is for that one alone.
-	Context string
+	// Overrides are what an administrator said beside the kubeconfig, which may be several files
+	// then, as kubectl takes them; nil for a daemon. FollowKubeconfig ignores it.
+	Overrides *clientcmd.ConfigOverrides
 	// Self is this node, and whose classes, claims and volumes are watched.
 	plan.Self
 	// Namespace is where the daemon's own objects are, DefaultNamespace if empty.

@@ -57,7 +57,7 @@ var ErrOtherServer = errors.New("the kubeconfig names another API server")
 func newConnection(o Options) (*connection, *rest.Config, error) {
 	t := &connection{options: o, stale: make(chan struct{}, 1)}
 	t.read = t.look()
-	config, err := loadKubeconfig(o.Kubeconfig, o.Context)
+	config, err := loadKubeconfig(o.Kubeconfig, o.Overrides)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -170,7 +170,7 @@ func (t *connection) reread() (bool, error) {
 	if read == t.read {
 		return false, nil
 	}
-	config, err := loadKubeconfig(t.options.Kubeconfig, t.options.Context)
+	config, err := loadKubeconfig(t.options.Kubeconfig, t.options.Overrides)
 	switch {
 	case err != nil:
 		return false, err
@@ -200,7 +200,7 @@ func (t *connection) renewed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.read = t.look()
-	config, err := loadKubeconfig(t.options.Kubeconfig, t.options.Context)
+	config, err := loadKubeconfig(t.options.Kubeconfig, t.options.Overrides)
 	switch {
 	case err != nil:
 		return err

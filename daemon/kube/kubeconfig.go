@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -34,7 +35,7 @@ func KubeconfigWarning(path string) string {
 // KubeconfigRisks returns the settings of a kubeconfig that let others on the network read or
 // change the requests to the API server. New returns the error of a file that cannot be used.
 func KubeconfigRisks(path string) []string {
-	config, err := readKubeconfig(path, "")
+	config, err := readKubeconfig(path, nil)
 	if err != nil {
 		return nil
 	}
@@ -57,11 +58,11 @@ func loopback(host string) bool {
 // loadKubeconfig reads one file and no other source: not $KUBECONFIG, not the home directory, not
 // the ServiceAccount of a pod. A daemon of the host must not use credentials that its configuration
 // does not name. TestDeadServer shows it.
-func loadKubeconfig(path, context string) (*rest.Config, error) {
+func loadKubeconfig(path string, overrides *clientcmd.ConfigOverrides) (*rest.Config, error) {
 	if path == "" {
 		return nil, &KubeconfigError{errors.New("no kubeconfig is configured")}
 	}
-	config, err := readKubeconfig(path, context)
+	config, err := readKubeconfig(path, overrides)
 	if err != nil {
 		return nil, &KubeconfigError{fmt.Errorf("kubeconfig %q: %w", path, err)}
 	}
@@ -100,9 +101,52 @@ func plain(path string) error {
 	return nil
 }
 
-func readKubeconfig(path, context string) (*rest.Config, error) {
-	if err := plain(path); err != nil {
+func readKubeconfig(path string, overrides *clientcmd.ConfigOverrides) (*rest.Config, error) {
+	raw, err := loadFiles(path, overrides != nil)
+	if err != nil {
 		return nil, err
+	}
+	if overrides == nil {
+		overrides = &clientcmd.ConfigOverrides{}
+	}
+	current := cmp.Or(overrides.CurrentContext, raw.CurrentContext)
+	switch _, known := raw.Contexts[current]; {
+	case known || current == "":
+	case overrides.CurrentContext != "":
+		return nil, fmt.Errorf("no context %q", current)
+	default:
+		return nil, fmt.Errorf("no context %q, which is its current-context", current)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*raw, overrides).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		// Its own message advises to set KUBERNETES_MASTER, which nothing here reads.
+		return nil, fmt.Errorf("the current context %q names no cluster", current)
+	case err != nil:
+		return nil, err
+	}
+	if err := holdToken(config); err != nil {
+		return nil, err
+	}
+	return config, holdCertificate(config)
+}
+
+// loadFiles reads a kubeconfig, or several of which the first that has something says it, as
+// kubectl merges those of $KUBECONFIG. Those that do not exist are left out then, as there. Paths
+// in a file are relative to where it lies.
+func loadFiles(path string, several bool) (*clientcmdapi.Config, error) {
+	files := []string{path}
+	if several {
+		files = filepath.SplitList(path)
+	}
+	for _, file := range files {
+		if err := plain(file); err != nil {
+			return nil, err
+		}
+	}
+	if len(files) > 1 {
+		rules := clientcmd.ClientConfigLoadingRules{Precedence: files}
+		return rules.Load()
 	}
 	raw, err := clientcmd.LoadFromFile(path)
 	var in *os.PathError
@@ -112,28 +156,7 @@ func readKubeconfig(path, context string) (*rest.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("not a kubeconfig: %w", err)
 	}
-	if context != "" {
-		raw.CurrentContext = context
-	}
-	if _, known := raw.Contexts[raw.CurrentContext]; raw.CurrentContext != "" && !known {
-		return nil, fmt.Errorf("no context %q, which is its current-context", raw.CurrentContext)
-	}
-	// Paths in the file are relative to where it lies.
-	if err := clientcmd.ResolveLocalPaths(raw); err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{}).ClientConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		// Its own message advises to set KUBERNETES_MASTER, which nothing here reads.
-		return nil, fmt.Errorf("the current context %q names no cluster", raw.CurrentContext)
-	case err != nil:
-		return nil, err
-	}
-	if err := holdToken(config); err != nil {
-		return nil, err
-	}
-	return config, holdCertificate(config)
+	return raw, clientcmd.ResolveLocalPaths(raw)
 }
 
 // holdToken reads the token's file, of which client-go, given the file, takes up another one after

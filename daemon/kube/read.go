@@ -343,14 +343,14 @@ func (c *Client) EachRoom(ctx context.Context, drivers []string,
 	})
 }
 
-// ContextNamespace is the namespace of a context of a kubeconfig, or of its current one for "";
-// "default" if it names none.
-func ContextNamespace(kubeconfig, context string) string {
-	raw, err := clientcmd.LoadFromFile(kubeconfig)
+// ContextNamespace is the namespace of the context of an administrator's kubeconfig; "default" if
+// it names none.
+func ContextNamespace(kubeconfig string, overrides *clientcmd.ConfigOverrides) string {
+	raw, err := loadFiles(kubeconfig, true)
 	if err != nil {
 		return corev1.NamespaceDefault
 	}
-	config := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{CurrentContext: context})
+	config := clientcmd.NewDefaultClientConfig(*raw, overrides)
 	if namespace, _, err := config.Namespace(); err == nil {
 		return namespace
 	}

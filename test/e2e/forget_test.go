@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -381,20 +381,42 @@ func TestForgetNodeShared(t *testing.T) {
 	}
 }
 
-// As kubectl's plugin the program prints its help, and does not become a daemon.
+// As kubectl's plugin the program prints its help, and does not become a daemon. It takes the
+// kubeconfigs and the flags that kubectl takes, with all its commands.
 func TestKubectlPlugin(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
-	plugin := filepath.Join(hosttestDir(t, "plugin"), "kubectl-hostpath")
+	dir := hosttestDir(t, "plugin")
+	plugin := filepath.Join(dir, "kubectl-hostpath")
 	w.Must(os.Symlink(h.Command().Path, plugin))
-	for args, want := range map[string]string{
-		"":              "kubectl hostpath [command]",
-		"forget-node x": "nothing of provisioner hostpath-provisioner is left of node x\n",
+	raw, err := clientcmd.LoadFromFile(w.Kubeconfig())
+	w.Must(err)
+	contexts := clientcmdapi.NewConfig() // of the clusters and users of another file
+	contexts.Contexts = map[string]*clientcmdapi.Context{"other": raw.Contexts[raw.CurrentContext]}
+	w.Must(clientcmd.WriteToFile(*contexts, filepath.Join(dir, "contexts")))
+	raw.CurrentContext = ""
+	w.Must(clientcmd.WriteToFile(*raw, filepath.Join(dir, "users")))
+	files := strings.Join([]string{filepath.Join(dir, "none"), filepath.Join(dir, "contexts"),
+		filepath.Join(dir, "users")}, ":")
+	for _, c := range []struct {
+		args, kubeconfig, want string
+		code                   int
+	}{
+		{"", "", "kubectl hostpath [command]", 0},
+		{"forget-node x", w.Kubeconfig(), "of provisioner hostpath-provisioner is left of node x\n", 0},
+		{"forget-node x --context other", files, "is left of node x\n", 0},
+		{"why pv none --context other", files, "none", 1},
+		{"why pv none --context another", files, `no context "another"`, 1},
+		{"why pv none --context other --as nobody", files, `"nobody"`, 1},
+		{"nodes --context other --as nobody", files, "this user may not list them", 1},
+		{"nodes --as nobody --as-group system:masters", w.Kubeconfig(), "NODE", 0},
+		{"nodes", files, `the current context "" names no cluster`, 1},
 	} {
-		cmd := exec.Command(plugin, strings.Fields(args)...)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig())
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("%q: %v\n%s", args, err, fmt.Sprint(string(out)))
+		cmd := exec.Command(plugin, strings.Fields(c.args)...)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.want) {
+			t.Errorf("%q: %s\n%s", c.args, cmd.ProcessState, out)
 		}
 	}
 }
