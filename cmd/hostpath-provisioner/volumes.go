@@ -117,58 +117,6 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 	return errors.Join(p.writeVolumes(all.Volumes, pools), err)
 }
 
-// settled reads pools and API, and again where only one of them has a volume: they are read side by
-// side, and what is made or removed meanwhile may be in one of them.
-func (p *program) settled(ctx context.Context, cfg config.Config, pools []config.Pool) ([]disk, objects, listed) {
-	disks, objects := p.readBoth(ctx, cfg, pools)
-	all := join(p.measured(disks), objects)
-	if objects.err != nil || !slices.ContainsFunc(all.Volumes, volumeRow.oneSided) {
-		return disks, objects, all
-	}
-	later, known := p.readBoth(ctx, cfg, pools)
-	if known.err != nil || slices.ContainsFunc(later, func(d disk) bool { return d.err != nil }) {
-		return disks, objects, all
-	}
-	now := map[string]volumeRow{}
-	for _, v := range join(p.measured(later), known).Volumes {
-		now[v.key()] = v
-	}
-	settled := all.Volumes[:0]
-	for _, v := range all.Volumes {
-		if v.oneSided() {
-			var there bool
-			if v, there = now[v.key()]; !there {
-				continue
-			}
-		}
-		settled = append(settled, v)
-	}
-	all.Volumes = settled
-	return disks, objects, all
-}
-
-// oneSided reports whether there is only the data, or only the object.
-func (r volumeRow) oneSided() bool { return r.State == stateMissing || r.State == stateOrphaned }
-
-func (r volumeRow) key() string { return r.Pool + "/" + r.Volume }
-
-// readBoth reads pools and API side by side.
-func (p *program) readBoth(ctx context.Context, cfg config.Config, pools []config.Pool) ([]disk, objects) {
-	var objects objects
-	var asking sync.WaitGroup
-	asking.Go(func() { objects = p.askAPI(ctx, cfg) })
-	disks := p.listPools(ctx, pools)
-	asking.Wait()
-	objects.node = plan.NodeLabelValue(cfg.Node)
-	for i, pool := range pools {
-		if f, other := otherCluster(pool, disks[i].mark, objects.cluster); other {
-			disks[i].stranger = errors.New(f.Message)
-		}
-	}
-	lookUp(ctx, disks, &objects)
-	return disks, objects
-}
-
 // writeVolumes prints what volumes take where a pool has limits.
 func (p *program) writeVolumes(volumes []volumeRow, pools []config.Pool) error {
 	limited := slices.ContainsFunc(pools, func(p config.Pool) bool { return p.Quota == config.QuotaProject })

@@ -123,7 +123,8 @@ func TestPoolRenamed(t *testing.T) {
 			t.Fatalf("%q: exit code %d\n%s", args, code, out)
 		}
 	}
-	if now := h.follows("data"); now.UID == before.UID || now.Labels["hostpath-provisioner/pool"] != "second" {
+	now := h.follows("data")
+	if now.UID == before.UID || now.Labels["hostpath-provisioner/pool"] != "second" {
 		t.Errorf("the volume is %+v", now.ObjectMeta)
 	}
 	w.DeleteClaim("data")
