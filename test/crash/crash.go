@@ -94,7 +94,7 @@
 // disk, also when the node is back. With the next case the disk goes back. Half a file in the state
 // directory, which no program reads and the next write replaces, is removed by hand.
 //
-// With -points each of them is killed at one point.
+// With -points they are left out, unless there is -moves.
 //
 // With -moves three machines have a disk each, 20 claims and a StatefulSet of three (wander.go).
 // Machines die, disks change places, also before the call for the place before has ended, and nodes
@@ -160,7 +160,7 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 	plane := sync.OnceValue(func() *harness.Plane { return p.StartPlane(ctx, name, cluster.Options{}) })
 	all = append(all, proveDaemon(ctx, p, plane, opt)...)
 	all = append(all, provePods(ctx, p, plane, opt)...)
-	if opt.points == 0 { // it takes minutes, and a control plane that has seen nothing else
+	if opt.points == 0 || opt.moves > 0 { // it takes minutes, and a control plane of its own
 		own := func() *harness.Plane { return p.StartPlane(ctx, name+"-moves", cluster.Options{}) }
 		all = append(all, proveMoves(ctx, p, own, opt)...)
 		all = append(all, proveWandering(ctx, p, own, opt)...)
