@@ -281,7 +281,7 @@ func capable(cfg config.Config) error {
 }
 
 // ErrNotCapable says that the unit lacks what the configuration needs.
-var ErrNotCapable = errors.New("its mode has the set-group-ID bit, for which this process lacks CAP_FSETID")
+var ErrNotCapable = errors.New("its mode has the set-group-ID bit, for which this process has no CAP_FSETID")
 
 func has(capability int) bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -170,7 +170,7 @@ func TestCapable(t *testing.T) {
 	}
 	hosttest.Without(t, func() {
 		err := capable(config.Config{Pools: []config.Pool{plain, setgid}})
-		if text(err) != `pool "team": its mode has the set-group-ID bit, for which this process lacks CAP_FSETID` || !errors.Is(err, ErrNotCapable) {
+		if text(err) != `pool "team": its mode has the set-group-ID bit, for which this process has no CAP_FSETID` || !errors.Is(err, ErrNotCapable) {
 			t.Errorf("without the capability: %v", err)
 		}
 	}, unix.CAP_FSETID)

@@ -20,7 +20,7 @@ const backupDeadline = 10 * time.Minute
 func (p *program) backupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup",
-		Short: "Print this provisioner's volumes and claims, to be created anew",
+		Short: "Print this provisioner's volumes and claims, to be created again",
 		Long: "Backup prints the PersistentVolumes of this provisioner, of all nodes, and their\n" +
 			"claims as JSON without what binds them in this cluster alone. kubectl create -f\n" +
 			"makes them again where they are lost. The data is not in it.",

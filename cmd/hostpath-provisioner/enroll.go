@@ -211,7 +211,7 @@ func (p *program) prove(ctx context.Context, cfg config.Config) error {
 	}
 	lacks, pods := withoutPods(lacks)
 	for _, a := range lacks {
-		fmt.Fprintf(p.stdout, "lacks the right to %s %s\n", a.Verb, a.Resource)
+		fmt.Fprintf(p.stdout, "has no right to %s %s\n", a.Verb, a.Resource)
 	}
 	if len(lacks) > 0 {
 		fmt.Fprintf(p.stdout, "hint: an administrator runs: hostpath-provisioner manifests --no-classes --provisioner %s --namespace %s | kubectl apply -f -\n", cfg.Provisioner, cfg.Namespace)

@@ -70,7 +70,7 @@ func TestEnrollLasts(t *testing.T) {
 			if kept := strings.Contains(got, "nothing was changed"); kept != c.lasts {
 				t.Errorf("kept: %t\n%s", kept, got)
 			}
-			if c.lasts && (!strings.Contains(got, "lacks the right to patch persistentvolumeclaims\n") || !strings.Contains(got, "hint: an administrator runs: hostpath-provisioner manifests")) {
+			if c.lasts && (!strings.Contains(got, "has no right to patch persistentvolumeclaims\n") || !strings.Contains(got, "hint: an administrator runs: hostpath-provisioner manifests")) {
 				t.Errorf("without rights:\n%s", got)
 			}
 			if after, err := os.ReadFile(h.path("kubeconfig")); err != nil || string(after) != string(before) {

@@ -109,7 +109,7 @@ func TestHints(t *testing.T) {
 		"interrupted":             {context.Canceled, "run it again: it goes on where it was"},
 		"another node's":          {prepare.ErrNotOwner, "name the node that the marker or the records name: hostpath-provisioner check says which"},
 		"another pool's":          {prepare.ErrOtherPool, "mount the pool's own filesystem, or call the pool in the configuration as the marker does"},
-		"damaged marker":          {hostcheck.ErrMarkerDamaged, "put a sound copy in the place of the file that is named; run with --replace to write what this host remembers anew"},
+		"damaged marker":          {hostcheck.ErrMarkerDamaged, "replace the file that is named by a sound copy; or run with --replace to write again what this host remembers"},
 		"not permitted":           {&fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, permissionHint(0)},
 		"out of space":            {syscall.ENOSPC, ""},
 	} {

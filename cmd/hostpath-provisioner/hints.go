@@ -44,7 +44,7 @@ var reasonHints = map[string]string{
 	hostcheck.ReasonDeviceNotUnique:      "detach the copy or give it another UUID (tune2fs -U, xfs_admin -U); or name the disk in device of [pool.POOL] by PARTUUID= or a link in /dev/disk/by-id",
 	hostcheck.ReasonNetworkFilesystem:    "set scope = \"shared\" in [pool.POOL] on every node that mounts it; exclusive = true says that no other node does",
 	hostcheck.ReasonOtherNode:            "correct node in the configuration, or the host's name; if this node was renamed, or took over the disk, run: hostpath-provisioner prepare POOL --from-node NAME, with the name that the pool has",
-	hostcheck.ReasonOtherCluster:         "give the daemon the kubeconfig of the pool's cluster; if the pool is to be this cluster's, run: hostpath-provisioner prepare POOL --new-cluster",
+	hostcheck.ReasonOtherCluster:         "give the daemon the kubeconfig of the pool's cluster; if the pool is this cluster's from now on, run: hostpath-provisioner prepare POOL --new-cluster",
 	plan.ReasonOtherHost:                 "correct node in the configuration, or the kubeconfig; after a boot the pool opens by itself when kubelet has started",
 	plan.ReasonRestartNeeded:             "run: systemctl restart hostpath-provisioner",
 	plan.ReasonUnitOutdated:              "run: systemctl daemon-reload; then: systemctl restart hostpath-provisioner",
@@ -86,7 +86,7 @@ var reasonHints = map[string]string{
 	plan.ReasonLaxMount:              "if no container needs set-uid programs in its volume, add nosuid,nodev to the options of MOUNT in /etc/fstab, then run: mount -o remount MOUNT",
 	plan.ReasonNotServed:             "run: systemctl daemon-reload; systemctl enable --now hostpath-provisioner-csi.socket",
 	plan.ReasonInMemory:              "mount a disk at MOUNT, unless losing the volumes with every reboot is meant",
-	reasonStateUnreadable:            "run it as root; a file that is damaged is written anew by: hostpath-provisioner prepare POOL --replace",
+	reasonStateUnreadable:            "run it as root; a file that is damaged is written again by: hostpath-provisioner prepare POOL --replace",
 	hostcheck.ReasonUnitShadowed:     "remove the other unit file, then run: systemctl daemon-reload",
 	hostcheck.ReasonUnitMasked:       "run: systemctl unmask hostpath-provisioner",
 }
@@ -166,7 +166,7 @@ var errorHints = []struct {
 	{volume.ErrUnlabelled, "look at: lsattr; immutable files keep their labels; then run this again"},
 	{selinux.ErrNoLabels, "volumes there have the label that the mount has: mount option context=, see mount(8)"},
 	{context.Canceled, "run it again: it goes on where it was"},
-	{hostcheck.ErrMarkerDamaged, "put a sound copy in the place of the file that is named; run with --replace to write what this host remembers anew"},
+	{hostcheck.ErrMarkerDamaged, "replace the file that is named by a sound copy; or run with --replace to write again what this host remembers"},
 	{fs.ErrPermission, permissionHint(os.Geteuid())},
 }
 

@@ -219,9 +219,9 @@ func (c *cluster) tellIndex(was, now string) {
 	switch {
 	case (was == "") == (now == ""):
 	case now == "":
-		c.Log.Info("kept volumes are not selected by a label any more")
+		c.Log.Info("pre-bound volumes are not selected by a label any more")
 	default:
-		c.Log.Info("kept volumes are selected by the label that the policy hostpath-provisioner-volumes writes")
+		c.Log.Info("pre-bound volumes are selected by the label that the policy hostpath-provisioner-volumes writes")
 	}
 }
 

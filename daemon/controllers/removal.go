@@ -26,7 +26,7 @@ import (
 var removed = map[plan.Action]string{
 	plan.Delete:  "the volume is deleted; its files follow",
 	plan.Archive: "the volume is archived",
-	plan.Retain:  "the volume's object was let go, its data is kept",
+	plan.Retain:  "the volume's object was released, its data is retained",
 	plan.LetGo:   "the volume's directory was gone already; its object is deleted",
 	plan.Undo:    "the volume is deleted: its claim was bound to another one before",
 }

@@ -261,7 +261,7 @@ var contentCases = map[string]struct {
 	"goes, in staging":    {[]contentChange{whole(record.InStaging), unfinished, going}, take + ", undo" + letGoSteps + ", discard", ""},
 	"goes, being emptied": {[]contentChange{whole(record.Emptying), going}, take + letGoSteps + ", discard", ""},
 	"goes, in the trash, and is to be kept": {[]contentChange{whole(record.InTrash), going, retain}, "put back", plan.ReasonPutBack + ": node node-a: the data of the " +
-		"snapshot was being deleted, and its deletion policy is Retain now; it was put back"},
+		"snapshot was being deleted, and its deletion policy is Retain now; it was restored"},
 	"released by others, in the trash, and is to be kept": {[]contentChange{whole(record.InTrash), going, retain, ofContent(func(of *snapshotapi.Content) { of.Finalizers = nil })},
 		"put back", plan.ReasonPutBack},
 	"goes, and another client lets it go": {[]contentChange{whole(record.InPool), going, ofAlbum(func(a *album) { a.forced = true })}, take + ", trash" + letGoSteps, ""},

@@ -82,7 +82,7 @@ func New(version string, from Sources) *Metrics {
 		Registry:    prometheus.NewRegistry(),
 		provisioned: counter("claims_provisioned_total", "Claims that got a volume.", "pool"),
 		refused:     counter("claims_refused_total", "Events on claims that say why there is no volume now, by reason.", "pool", "reason"),
-		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, that could not be, and that were put back or are lost, by reason.", "pool", "reason"),
+		removed:     counter("volumes_removed_total", "Volumes that were removed, archived or retained, that could not be, and that were restored or are lost, by reason.", "pool", "reason"),
 		parts:       counter("node_directories_total", "Directories that this node made for volumes of scope every-node that another one published, or could not make, once for each reason told.", "pool", "reason"),
 		expansions:  counter("expansions_total", "Bound claims that got the larger size that they request, and events that say why they have not got it, by reason.", "pool", "reason"),
 		snapshots: counter("snapshots_total",

@@ -74,7 +74,7 @@ func proveMoves(ctx context.Context, program *harness.Program, plane func() *har
 			play := func(point string) (string, []string, []fault) { return op.play(m, point) }
 			most := op.most
 			if opt.points > 0 {
-				most = 1
+				most = min(most, opt.points)
 			}
 			rows = append(rows, prover{program, ctx, opt}.try(trial{op.name, "", most, play}))
 		}

@@ -25,7 +25,7 @@ const (
 	allClaims   = "all claims of the cluster are read"
 
 	volumePolicy   = "hostpath-provisioner-volumes"
-	volumesByLabel = "kept volumes are selected by the label"
+	volumesByLabel = "pre-bound volumes are selected by the label"
 )
 
 // claimReads are the lists and watches of claims that passed a proxy: true if the API server

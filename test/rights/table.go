@@ -42,7 +42,7 @@ var table = []row{
 	{"get mutatingadmissionpolicies", "e2e", "TestClaimIndex", "all claims of the cluster are read", ""},
 	{"list mutatingadmissionpolicies", "e2e", "TestClaimIndex", "all claims of the cluster are read", noWatchList},
 	{"watch mutatingadmissionpolicies", "e2e", "TestClaimIndex", "all claims of the cluster are read", ""},
-	{"get mutatingadmissionpolicybindings", "e2e", "TestClaimIndex", "kept volumes are looked for among all volumes", ""},
+	{"get mutatingadmissionpolicybindings", "e2e", "TestClaimIndex", "pre-bound volumes are looked for among all volumes", ""},
 	{"list mutatingadmissionpolicybindings", "e2e", "TestClaimIndex", "all claims of the cluster are read", noWatchList},
 	{"watch mutatingadmissionpolicybindings", "e2e", "TestClaimIndex", "all claims of the cluster are read", ""},
 	{"get csinodes", "e2e", "TestAdoptFromCSI", "adopt --from-csi does not know whether the driver runs", ""},

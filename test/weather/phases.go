@@ -330,7 +330,7 @@ const (
 	byLabel   = "claims are read by the label"
 	allClaims = "all claims of the cluster are read"
 
-	keptByLabel = "kept volumes are selected by the label"
+	keptByLabel = "pre-bound volumes are selected by the label"
 )
 
 // idle is a mutation that changes nothing, in the place of the policy's own.

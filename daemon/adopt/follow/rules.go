@@ -243,7 +243,7 @@ func decode(text string) (*Intent, error) {
 		err = errors.New("there is none")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the object that is to be made again: %w", err)
+		return nil, fmt.Errorf("the object that must be made again: %w", err)
 	}
 	return i, nil
 }

@@ -107,7 +107,7 @@ func volumeKept(f volumeFacts) (waits, bool) {
 }
 
 func volumeReleased(f volumeFacts) (waits, bool) {
-	return f.removal("its claim is gone, and it is to be removed"),
+	return f.removal("its claim is gone, and it must be removed"),
 		f.Status.Phase == corev1.VolumeReleased || f.Status.Phase == corev1.VolumeFailed
 }
 

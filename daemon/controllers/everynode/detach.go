@@ -107,7 +107,7 @@ var outcome = map[plan.Action]string{
 	plan.Delete:  "this node's directory of the volume is deleted; its files follow",
 	plan.Archive: "this node's directory of the volume is archived",
 	plan.Retain:  "this node's directory of the volume is kept",
-	plan.PutBack: "this node's directory of the volume was put back, and is kept",
+	plan.PutBack: "this node's directory of the volume was restored, and is retained",
 	plan.LetGo:   "this node has no directory of the volume any more",
 }
 

@@ -35,7 +35,7 @@ var (
 	// project.
 	ErrNoQuota = errors.New("no limit can be set here")
 	// ErrSource: the volume that was to be copied is not in the pool, or went while it was copied.
-	ErrSource = errors.New("the volume that is to be copied is not there")
+	ErrSource = errors.New("the volume that must be copied is not there")
 	// ErrPause: what writes to the volume that was copied could not be stopped, or not for as long
 	// as the last pass took.
 	ErrPause = errors.New("its pods could not be paused")

@@ -170,7 +170,7 @@ var cases = []struct {
 	{"no policy", func(f *Facts) { f.Index = Index{Binding: true} }, CheckClaimIndex, "warning IndexUnbound the policy hostpath-provisioner-claims or its binding is missing: the daemon reads all claims"},
 	{"an index of volumes alone", func(f *Facts) { f.Index = Index{Volumes: true} }, CheckClaimIndex, "warning IndexUnbound the policy hostpath-provisioner-claims or its binding is missing: the daemon reads all claims"},
 	{"another index", func(f *Facts) { f.Index.Same, f.Index.Labels = false, false }, CheckClaimIndex, "warning IndexDiffers the policy hostpath-provisioner-claims or its binding is not that of this version: the daemon reads all claims"},
-	{"an index of claims alone", func(f *Facts) { f.Index.Volumes = false }, CheckClaimIndex, "warning VolumesUnlabelled the policy hostpath-provisioner-volumes or its binding is missing, or is not that of this version: kept volumes are looked for among all volumes"},
+	{"an index of claims alone", func(f *Facts) { f.Index.Volumes = false }, CheckClaimIndex, "warning VolumesUnlabelled the policy hostpath-provisioner-volumes or its binding is missing, or is not that of this version: pre-bound volumes are looked for among all volumes"},
 	{"an index that is not in force", func(f *Facts) { f.Index.Labels = false }, CheckClaimIndex, "warning IndexNotEnforced the policy hostpath-provisioner-claims is there, and the API server labels no claim: the daemon reads all claims"},
 
 	{"a request that failed", func(f *Facts) { f.Failed[CheckRights] = errors.New("no"); f.Rights.Lacks = []string{"get nodes"} }, CheckRights, "unknown  no"},

@@ -170,7 +170,7 @@ func indexNotEnforced(f Facts) (Line, bool) {
 }
 
 func volumesUnlabelled(f Facts) (Line, bool) {
-	return warning(ReasonVolumesUnlabelled, "the policy hostpath-provisioner-volumes or its binding is missing, or is not that of this version: kept volumes are looked for among all volumes"), !f.Index.Volumes
+	return warning(ReasonVolumesUnlabelled, "the policy hostpath-provisioner-volumes or its binding is missing, or is not that of this version: pre-bound volumes are looked for among all volumes"), !f.Index.Volumes
 }
 
 func indexGood(f Facts) string {

@@ -150,7 +150,7 @@ func partRemoved(f PartFacts) (Verdict, bool) {
 		return Verdict{}, false
 	case f.Record.Whole():
 		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: "node " + f.Node +
-			": this volume was being deleted and is in use again; the node's directory was put back"}, true
+			": this volume was being deleted and is in use again; the node's directory was restored"}, true
 	case f.Record.Place == record.Emptying:
 		return f.lacking(ReasonPartRemoved, "the directory of this volume was removed here, it is "+f.Record.Place.Describe()), true
 	default:

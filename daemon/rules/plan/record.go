@@ -174,7 +174,7 @@ func (f RecordFacts) labelsMissing() Verdict {
 	}
 	return Verdict{Action: Keep, Reason: ReasonLabelsMissing, Message: fmt.Sprintf(
 		"node %s has the directory of this volume, and its daemon does not watch the object, "+
-			"which lacks the label %s: it is neither removed nor expanded", f.Node, want)}
+			"which has no label %s: it is neither removed nor expanded", f.Node, want)}
 }
 
 // elsewhere: this node made a directory for a claim, and another node made the claim's volume.

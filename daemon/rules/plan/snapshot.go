@@ -158,7 +158,7 @@ func snapshotPutBack(f ContentFacts) (Verdict, bool) {
 		why = "its deletion policy is " + words.Name(f.Content.Spec.DeletionPolicy) + " now"
 	}
 	v := Verdict{Action: PutBack, Reason: ReasonPutBack, Message: fmt.Sprintf(
-		"node %s: the data of the snapshot was being deleted, and %s; it was put back", f.Node, why)}
+		"node %s: the data of the snapshot was being deleted, and %s; it was restored", f.Node, why)}
 	return v, f.Snapshot != nil && f.Snapshot.Place == record.InTrash && !GoesWithData(f.Content)
 }
 

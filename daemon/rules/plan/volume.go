@@ -165,7 +165,7 @@ func provisionerMissing(f VolumeFacts) (Verdict, bool) {
 		v.Spec.ClaimRef != nil && r.ClaimUID == string(v.Spec.ClaimRef.UID) && r.Directory == path.Base(PathOf(v)) &&
 		(home(v, f.Pool.Scope, f.Node) || inherited(v, f.Pool.Scope))
 	return Verdict{Action: Refuse, Reason: ReasonLabelsMissing, After: RemindEvery,
-		Message: fmt.Sprintf("the object lacks the annotation %s: the volume is neither removed nor "+
+		Message: fmt.Sprintf("the object has no annotation %s: the volume is neither removed nor "+
 			"expanded; set it to its class's provisioner (that of this daemon is %s)",
 			ProvisionedBy, f.Provisioner)}, missing
 }
@@ -201,7 +201,7 @@ func boundButRemoved(f VolumeFacts) (Verdict, bool) {
 	claim := fmt.Sprintf("claim %s/%s", ref.Namespace, ref.Name)
 	if f.wholeElsewhere() {
 		return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: fmt.Sprintf(
-			"node %s: the volume of %s was being deleted and is in use again; its directory was put back", f.Node, claim)}, true
+			"node %s: the volume of %s was being deleted and is in use again; its directory was restored", f.Node, claim)}, true
 	}
 	advice := "restore it from a backup"
 	switch {
@@ -234,7 +234,7 @@ func movedButKept(f VolumeFacts) (Verdict, bool) {
 	if !OnEveryNode(v) { // of which each node says this with its name
 		node = "node " + f.Node + ": "
 	}
-	return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: node + "the volume was being deleted, and " + why + "; its directory was put back"}, true
+	return Verdict{Action: PutBack, Reason: ReasonPutBack, Message: node + "the volume was being deleted, and " + why + "; its directory was restored"}, true
 }
 
 // forAnother: without a claim a volume is Available, or is about to be.
