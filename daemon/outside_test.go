@@ -86,7 +86,8 @@ var outside = []dependency{
 	}},
 	{"k8s.io/client-go/", "the API", []string{"daemon/kube"}},
 	{"k8s.io/klog/v2", "to silence client-go", []string{"cmd/hostpath-provisioner"}},
-	{"github.com/spf13/cobra", "commands and flags", []string{"cmd/hostpath-provisioner"}},
+	{"github.com/spf13/", "commands and flags", []string{"cmd/hostpath-provisioner"}},
+	{"k8s.io/client-go/tools/clientcmd", "kubectl's flags", []string{"cmd/hostpath-provisioner"}},
 	{"github.com/BurntSushi/toml", "the configuration", []string{"daemon/config"}},
 	{"github.com/landlock-lsm/go-landlock/landlock", "Landlock's versions", []string{
 		"daemon/node/confine",

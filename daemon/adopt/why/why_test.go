@@ -133,7 +133,7 @@ func TestVolumeInOrder(t *testing.T) {
 		step.set()
 		w := plan.Decide(volumeRules, f, waits{})
 		got := w.what + "; " + w.help
-		if !strings.Contains(strings.ReplaceAll(got, ", and it is to be removed", ""), step.want) {
+		if !strings.Contains(strings.ReplaceAll(got, ", and it must be removed", ""), step.want) {
 			t.Errorf("%s: %q, want %q", step.what, got, step.want)
 		}
 	}
