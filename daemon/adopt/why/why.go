@@ -7,10 +7,8 @@ package why
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +29,7 @@ type API interface {
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	GetClass(ctx context.Context, name string) (*storagev1.StorageClass, error)
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
+	EachNode(ctx context.Context, visit func(*corev1.Node)) error
 	GetSnapshot(ctx context.Context, namespace, name string) (*snapshotapi.Snapshot, error)
 	GetContent(ctx context.Context, name string) (*snapshotapi.Content, error)
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
@@ -172,15 +171,33 @@ func (a *asker) node(ctx context.Context, name string) node {
 	return n
 }
 
+// nodeOf is the node that a label is of. The label of a longer name has only its beginning.
+func (a *asker) nodeOf(ctx context.Context, label string) node {
+	n := a.node(ctx, label)
+	if !n.gone {
+		return n
+	}
+	a.seen("nodes", a.EachNode(ctx, func(is *corev1.Node) {
+		if plan.NodeLabelValue(is.Name) == label {
+			n = node{name: is.Name}
+			n.ready, _ = plan.NodeReady(is)
+		}
+	}))
+	return n
+}
+
 // String is the daemon of the node, and what is wrong with the node.
-func (n node) String() string {
+func (n node) String() string { return n.with("the daemon") }
+
+// with is what works on the node, and what is wrong with the node.
+func (n node) with(what string) string {
 	switch {
 	case n.gone:
 		return fmt.Sprintf("node %s, which does not exist", words.Name(n.name))
 	case n.unknown || n.ready:
-		return fmt.Sprintf("the daemon of node %s", words.Name(n.name))
+		return fmt.Sprintf("%s of node %s", what, words.Name(n.name))
 	}
-	return fmt.Sprintf("the daemon of node %s, which is not Ready", words.Name(n.name))
+	return fmt.Sprintf("%s of node %s, which is not Ready", what, words.Name(n.name))
 }
 
 // lost is what helps where a node does not come back.
@@ -197,71 +214,4 @@ func (n node) help() string {
 		return n.lost()
 	}
 	return fmt.Sprintf("on node %s: hostpath-provisioner status", words.Name(n.name))
-}
-
-// pod is the page of a pod, with those of its claims.
-func (a *asker) pod(ctx context.Context, namespace, name string) (Page, error) {
-	p, err := a.GetPod(ctx, namespace, name)
-	switch {
-	case err != nil:
-		return Page{}, err
-	case p == nil:
-		return Page{}, NotFoundError{"pod " + namespace + "/" + name}
-	}
-	page := Page{Object: "pod " + namespace + "/" + name, State: string(p.Status.Phase),
-		Events: a.events(ctx, p)}
-	if p.Spec.NodeName != "" {
-		page.State += ", on node " + words.Name(p.Spec.NodeName)
-	}
-	on := map[string][]string{} // claims by the nodes of their volumes
-	for _, claim := range plan.PodClaimNames(p, len(p.Spec.Volumes)) {
-		part, err := a.claim(ctx, namespace, claim, []*corev1.Pod{p})
-		if errors.As(err, new(NotFoundError)) {
-			part = Page{Object: "claim " + namespace + "/" + claim, State: "it does not exist",
-				Waits: "its being made", Help: "make it; a StatefulSet makes those of its own pods"}
-			err = nil
-		}
-		if !a.seen("claims", err) {
-			continue
-		}
-		page.Parts = append(page.Parts, part)
-		if part.on != "" {
-			on[part.on] = append(on[part.on], claim)
-		}
-	}
-	page.Waits, page.Help = podWaits(p, page.Parts, on)
-	return page, nil
-}
-
-// podWaits is what a pod waits for, of its claims.
-func podWaits(p *corev1.Pod, claims []Page, on map[string][]string) (what, help string) {
-	if len(on) > 1 {
-		var all []string
-		for node, names := range on {
-			slices.Sort(names)
-			names := strings.Join(names, ", ")
-			all = append(all, fmt.Sprintf("%s on node %s", names, words.Name(node)))
-		}
-		slices.Sort(all)
-		what = "claims that are on different nodes, and a pod runs on one: "
-		return what + strings.Join(all, "; "), "give all claims of a pod classes with WaitForFirstConsumer, " +
-			"or let all name one node in " + plan.ProvisionOnNode + "; and make again those without data"
-	}
-	var waiting []string
-	holds := ""
-	for _, c := range claims {
-		if c.Waits != "" {
-			waiting = append(waiting, c.Object)
-		} else if c.on != "" {
-			holds = fmt.Sprintf("; %s has its volume on node %s, so that the pod can run on no other",
-				c.Object, words.Name(c.on))
-		}
-	}
-	switch {
-	case len(waiting) > 0:
-		return strings.Join(waiting, ", ") + holds, ""
-	case p.Spec.NodeName == "" && p.Status.Phase == corev1.PodPending:
-		return "the scheduler" + unscheduled(p), ""
-	}
-	return "", ""
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 )
 
 func sized(size string) corev1.ResourceList {
@@ -155,5 +156,50 @@ func TestPodWaits(t *testing.T) {
 	what, _ = podWaits(p, []Page{{Object: "claim a", on: "node-a"}, {Object: "claim b", Waits: "x"}}, nil)
 	if what != "claim b; claim a has its volume on node node-a, so that the pod can run on no other" {
 		t.Error(what)
+	}
+}
+
+func TestSnapshotInOrder(t *testing.T) {
+	text, yes := "it fails", true
+	f := snapshotFacts{Snapshot: &snapshotapi.Snapshot{}, bound: "c", ours: true, volume: true}
+	f.node = node{name: "node-a", ready: true}
+	f.content = &snapshotapi.Content{}
+	f.content.Spec.Driver, f.content.Spec.Source.VolumeHandle = "x", &text
+	steps := []struct {
+		what string
+		set  func()
+		want string
+	}{
+		{"it is taken", func() {}, "the daemon of node node-a; on node node-a"},
+		{"its volume is gone", func() { f.volume = false }, "its volume it fails, which does not"},
+		{"a person named it", func() { f.content.Spec.Source = snapshotapi.ContentSource{} },
+			"which a person named"},
+		{"it failed", func() {
+			f.content.Status = &snapshotapi.ContentStatus{Error: &snapshotapi.Error{Message: &text}}
+		}, "the daemon of node node-a: it fails; on node"},
+		{"it is another's", func() { f.ours = false }, `driver "x", which is none of ours`},
+		{"there is none", func() { f.content = nil }, "its content c, which does not exist"},
+		{"it may not be read", func() { f.unseen = true }, "which this user may not read"},
+		{"it is not bound", func() { f.bound = "" }, "which makes a VolumeSnapshotContent; kubectl"},
+		{"of a claim", func() { f.Spec.Source.Claim = &text }, "once claim it fails is bound"},
+		{"of a content", func() { f.Spec.Source.Content = &text }, "binds it to content it fails"},
+		{"it cannot be", func() {
+			f.Status = &snapshotapi.SnapshotStatus{Error: &snapshotapi.Error{Message: &text}}
+		}, "the snapshot-controller, which cannot: it fails"},
+		{"it is ready", func() { f.Status.ReadyToUse = &yes }, "; "},
+		{"it is deleted", func() {
+			f.DeletionTimestamp, f.Finalizers = &metav1.Time{}, []string{"x/y"}
+		}, "its deletion: it has x/y"},
+		{"its content, too", func() {
+			f.content, f.ours = &snapshotapi.Content{}, true
+			f.content.DeletionTimestamp = &metav1.Time{}
+		}, "its content  waits for the daemon of node node-a"},
+	}
+	for _, step := range steps {
+		step.set()
+		w := plan.Decide(snapshotRules, f, waits{})
+		if got := w.what + "; " + w.help; !strings.Contains(got, step.want) {
+			t.Errorf("%s: %q, want %q", step.what, got, step.want)
+		}
 	}
 }

@@ -56,13 +56,23 @@ type SnapshotSpec struct {
 
 // SnapshotSource names a claim, unless it names a content that is there.
 type SnapshotSource struct {
-	Claim *string `json:"persistentVolumeClaimName,omitempty"`
+	Claim   *string `json:"persistentVolumeClaimName,omitempty"`
+	Content *string `json:"volumeSnapshotContentName,omitempty"`
 }
 
 // SnapshotStatus is the snapshot-controller's.
 type SnapshotStatus struct {
 	BoundContent *string `json:"boundVolumeSnapshotContentName,omitempty"`
 	ReadyToUse   *bool   `json:"readyToUse,omitempty"`
+	Error        *Error  `json:"error,omitempty"`
+}
+
+// Failure is the message of a status's error, "" if there is none.
+func (s *SnapshotStatus) Failure() string {
+	if s == nil || s.Error == nil || s.Error.Message == nil {
+		return ""
+	}
+	return *s.Error.Message
 }
 
 // Content is a VolumeSnapshotContent: what a driver has of it.
@@ -173,8 +183,12 @@ func (c *Content) Ready() bool {
 func (s *Snapshot) DeepCopyObject() runtime.Object {
 	copied := &Snapshot{TypeMeta: s.TypeMeta, ObjectMeta: *s.ObjectMeta.DeepCopy()}
 	copied.Spec.Source.Claim = pointTo(s.Spec.Source.Claim)
-	if s.Status != nil {
-		copied.Status = &SnapshotStatus{BoundContent: pointTo(s.Status.BoundContent), ReadyToUse: pointTo(s.Status.ReadyToUse)}
+	copied.Spec.Source.Content = pointTo(s.Spec.Source.Content)
+	if from := s.Status; from != nil {
+		copied.Status = &SnapshotStatus{pointTo(from.BoundContent), pointTo(from.ReadyToUse), nil}
+		if from.Error != nil {
+			copied.Status.Error = &Error{from.Error.Time.DeepCopy(), pointTo(from.Error.Message)}
+		}
 	}
 	return copied
 }
