@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -120,25 +121,29 @@ func (p *program) overview(ctx context.Context, l looking,
 			}
 		})
 	}
-	return p.repeated(ctx, l.watch, overviewEvery, changed, func(w io.Writer) error {
+	return p.repeated(ctx, l.watch, overviewEvery, changed, func(w, notes io.Writer) error {
 		ctx, cancel := within(ctx, overviewDeadline)
 		defer cancel()
 		v := overview.Look(ctx, overview.Options{Self: self, API: api, Now: p.now()})
-		return p.writeColumned(w, list(ctx, v, l), l, v.Unseen)
+		return writeColumned(w, notes, list(ctx, v, l), l, v.Unseen)
 	})
 }
 
 // repeated prints once, or again and again what is not as it was, until ctx ends: so often, and a
-// moment after what changed tells.
+// moment after what changed tells. Notes, and errors, are part of a page.
 func (p *program) repeated(ctx context.Context, watch bool, every time.Duration,
-	changed <-chan struct{}, write func(io.Writer) error) error {
+	changed <-chan struct{}, write func(page, notes io.Writer) error) error {
 	on, is := p.stdout.(*terminal)
 	if !watch || !is {
-		return write(p.stdout)
+		return write(p.stdout, p.stderr)
 	}
 	for last := ""; ; {
 		var page bytes.Buffer
-		err := write(&terminal{to: &page, columns: on.columns, colours: on.colours})
+		to := &terminal{to: &page, columns: on.columns, colours: on.colours}
+		err := write(to, to)
+		if err != nil && !errors.Is(err, errNot) {
+			fmt.Fprintf(to, "%s: %v\n", name, err)
+		}
 		if page.String() != last {
 			on.clear()
 			if _, err := page.WriteTo(on.to); err != nil {
@@ -156,7 +161,7 @@ func (p *program) repeated(ctx context.Context, watch bool, every time.Duration,
 	}
 }
 
-func (p *program) writeColumned(w io.Writer, is columned, l looking, unseen []string) error {
+func writeColumned(w, notes io.Writer, is columned, l looking, unseen []string) error {
 	var err error
 	switch l.output {
 	case "json", "yaml":
@@ -179,7 +184,7 @@ func (p *program) writeColumned(w io.Writer, is columned, l looking, unseen []st
 		err = writeRows(w, is, l)
 	}
 	for _, what := range unseen {
-		fmt.Fprintf(p.stderr, "not seen: %s\n", what)
+		fmt.Fprintf(notes, "not seen: %s\n", what)
 	}
 	if err == nil && len(unseen) > 0 {
 		return errNot

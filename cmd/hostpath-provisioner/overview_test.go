@@ -3,8 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -128,11 +132,10 @@ func TestOverviewOfASickCluster(t *testing.T) {
 		for _, output := range []string{"", "wide", "json", "yaml", "name"} {
 			t.Run(name+"-"+output, func(t *testing.T) {
 				var out bytes.Buffer
-				p := &program{stdout: &out, stderr: &out}
 				v := overview.Look(t.Context(), overview.Options{Self: plan.Self{Provisioner: ours},
 					API: sick{}, Now: noon})
 				l := looking{output: output, all: true}
-				err := p.writeColumned(&out, list(t.Context(), v, l), l, v.Unseen)
+				err := writeColumned(&out, &out, list(t.Context(), v, l), l, v.Unseen)
 				if err != nil {
 					t.Error(err)
 				}
@@ -146,12 +149,11 @@ func TestOverviewOfASickCluster(t *testing.T) {
 // Who may not see all is told, and the exit code tells it to programs.
 func TestOverviewUnseen(t *testing.T) {
 	var out, said bytes.Buffer
-	p := &program{stdout: &out, stderr: &said}
 	v := overview.Look(t.Context(), overview.Options{Self: plan.Self{Provisioner: ours},
 		API: sick{forbidden: true}, Now: noon})
 	l := looking{noHeaders: true, of: "shop"}
 	list := clusterSnapshots(t.Context(), v, l)
-	if err := p.writeColumned(&out, list, l, v.Unseen); err != errNot || out.Len() > 0 {
+	if err := writeColumned(&out, &said, list, l, v.Unseen); err != errNot || out.Len() > 0 {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	want := "not seen: nodes: this user may not list them\n" +
@@ -173,6 +175,55 @@ func TestOverviewRefuses(t *testing.T) {
 	} {
 		if code, text := runWith(t, args...); code != exitUsage {
 			t.Errorf("%q: exit code %d\n%s", args, code, text)
+		}
+	}
+}
+
+// Who watches sees on the page what is not seen, and why there is nothing.
+func TestWatchTellsWhatIsNotSeen(t *testing.T) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{errNot, "\x1b[H\x1b[2Jnot seen: nodes\n"},
+		{errNoDaemon, "\x1b[H\x1b[2Jnot seen: nodes\n" +
+			"hostpath-provisioner: the daemon is not running\n"},
+	} {
+		var page, said bytes.Buffer
+		p := &program{stdout: &terminal{to: &page, columns: 80}, stderr: &said}
+		err := p.repeated(ended, true, time.Hour, nil, func(_, notes io.Writer) error {
+			fmt.Fprintln(notes, "not seen: nodes")
+			return c.err
+		})
+		if err != c.err || page.String() != c.want || said.Len() > 0 {
+			t.Errorf("%v: %q, beside it %q", err, page.String(), said.String())
+		}
+	}
+}
+
+// Each list but the wide one fits in a terminal of 80 columns, whatever is in its cells.
+func TestOverviewFits(t *testing.T) {
+	for name, list := range lists {
+		var out bytes.Buffer
+		v := overview.Look(t.Context(), overview.Options{Self: plan.Self{Provisioner: ours},
+			API: sick{}, Now: noon})
+		is := list(t.Context(), v, looking{all: true})
+		for _, row := range is.rows {
+			for c := range row {
+				row[c] = strings.Repeat("long-", 10)
+			}
+		}
+		is.notes = nil
+		to := &terminal{to: &out, columns: 80}
+		if err := writeColumned(to, to, is, looking{}, nil); err != nil {
+			t.Error(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, " \n")); n > 80 {
+				t.Errorf("%s: %d: %s", name, n, line)
+			}
 		}
 	}
 }

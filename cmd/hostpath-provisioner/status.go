@@ -35,7 +35,7 @@ func (p *program) statusCommand() *cobra.Command {
 		Short: "Print the status of the running daemon",
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.repeated(c.Context(), watch, statusEvery, nil, func(w io.Writer) error {
+			return p.repeated(c.Context(), watch, statusEvery, nil, func(w, _ io.Writer) error {
 				s, err := p.status()
 				if err != nil {
 					return err

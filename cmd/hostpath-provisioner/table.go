@@ -39,8 +39,9 @@ func (t *table) row(cells ...string) {
 	t.rows = append(t.rows, line)
 }
 
-// narrowest is how narrow a column becomes at most.
-const narrowest = 12
+// narrowest is how narrow a column becomes at most: eight of them fit in 80, which is as many as a
+// list has that is not wide.
+const narrowest = 8
 
 func (t *table) flush() error {
 	on, _ := t.w.(*terminal)
