@@ -263,14 +263,20 @@ func nodeNote(n overview.Node, now time.Time) (what, help string) {
 	case overview.NodeSilent:
 		return "its daemon has been silent for " + age(n.Seen, now), on +
 			"systemctl status hostpath-provisioner, journalctl -u hostpath-provisioner"
+	case overview.NodeAhead:
+		return "its clock is " + age(now, n.Seen) + " ahead of this one's, so that nobody knows " +
+			"whether it is silent", on + "timedatectl"
 	case overview.NodeUnknown:
 		return "it has volumes, and no daemon has told of itself: none runs, an earlier version, " +
 			"or the node's token has ended", on + "hostpath-provisioner status"
 	case overview.NodeNotReady:
 		return "its daemon works, and the Node is not Ready", "kubectl describe node " + name
 	}
-	return n.Status + ": " + n.Message, on + "hostpath-provisioner status; what it means: " +
-		"kubectl hostpath explain " + n.Status
+	help = on + "hostpath-provisioner status"
+	if slices.Contains(reasons(), n.Status) {
+		help += "; what it means: kubectl hostpath explain " + n.Status
+	}
+	return n.Status + ": " + n.Message, help
 }
 
 func clusterPools(_ context.Context, v *overview.Overview, _ looking) columned {

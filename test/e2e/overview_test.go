@@ -100,10 +100,20 @@ func (w *environment) longAgo(node string) {
 	was, err := time.Parse(time.RFC3339, at)
 	w.Must(err)
 	text = `{"time":"` + was.Add(-time.Hour).Format(time.RFC3339) + `"` + rest
-	patch := `{"metadata":{"annotations":{"` + key + `":` + strconv.Quote(text) + `}}}`
-	_, err = leases.Patch(w.Ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.annotateLease(name, text)
+}
+
+// annotateLease has the daemon of a lease tell a state.
+func (w *environment) annotateLease(name, state string) {
+	w.Helper()
+	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	patch := `{"metadata":{"annotations":{"state.hostpath-provisioner/` + w.Provisioner + `":` +
+		strconv.Quote(state) + `}}}`
+	_, err := leases.Patch(w.Ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.Must(err)
 }
+
+func now() string { return time.Now().UTC().Format(time.RFC3339) }
 
 // A pool that is cordoned takes no new volume, also after a restart; what it has goes on, grows and
 // is removed.

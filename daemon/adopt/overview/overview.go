@@ -46,6 +46,7 @@ const (
 	NodeGone     = "gone"     // the cluster has no Node of the name
 	NodeUnknown  = "unknown"  // no daemon ever told of itself
 	NodeSilent   = "silent"   // it has not for presence.Silent
+	NodeAhead    = "ahead"    // by a clock so far ahead that it may be silent
 	NodeNotReady = "NotReady" // its kubelet does not report, or that it is not
 	NodeReady    = "ready"    // any other word is the reason of what is wrong
 )
@@ -166,6 +167,8 @@ func (v *Overview) add(name string, s presence.State, ready, exists bool) {
 		n.Status = NodeGone
 	case v.Now.Sub(s.Time) > presence.Silent:
 		n.Status = NodeSilent
+	case s.Time.Sub(v.Now) > presence.Silent:
+		n.Status = NodeAhead
 	case !ready:
 		n.Status = NodeNotReady
 	case s.Reason != "":

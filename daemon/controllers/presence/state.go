@@ -128,7 +128,9 @@ func DecodeState(text string) (s State, ok bool) {
 	for _, word := range []*string{&s.Version, &s.Reason} {
 		*word = words.Line(*word, 63)
 	}
-	s.Message = words.Line(s.Message, messageMax)
+	if s.Message = words.Line(s.Message, messageMax); s.Reason != "" && !isReason(s.Reason) {
+		s.Reason = "unreadable"
+	}
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		p.Name, p.Reason = words.Line(p.Name, 63), words.Line(p.Reason, 63)
@@ -140,6 +142,13 @@ func DecodeState(text string) (s State, ok bool) {
 	}
 	s.More = max(s.More, 0)
 	return s, true
+}
+
+// isReason reports whether a text is a reason as Kubernetes has them: in capitals and letters.
+func isReason(text string) bool {
+	return text[0] >= 'A' && text[0] <= 'Z' && !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
 }
 
 // forgotten reports whether a state is of a daemon that has not been there for long, or none at all.

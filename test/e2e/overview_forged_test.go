@@ -1,0 +1,41 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What a daemon tells is no command for who reads it, and of a node whose clock is ahead nobody
+// claims that it is not silent.
+func TestOverviewForged(t *testing.T) {
+	w := newEnvironment(t)
+	h := w.newHost("a")
+	admin := w.killer().kubeconfig()
+	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	name := "hostpath-provisioner-node." + h.node
+	w.kubectl(fmt.Sprintf(`kubectl create -f - <<END
+{"apiVersion":"coordination.k8s.io/v1","kind":"Lease",
+"metadata":{"name":%q,"namespace":"hostpath-provisioner"},"spec":{"holderIdentity":"%s_x"}}
+END`, name, h.node))
+	t.Cleanup(func() { _ = leases.Delete(w.Ctx, name, metav1.DeleteOptions{}) })
+	tells := func(state string) {
+		t.Helper()
+		w.annotateLease(name, state)
+	}
+	for reason, want := range map[string]string{
+		"gone": "unreadable", "x;reboot": "unreadable", "NoSuchReason": "NoSuchReason"} {
+		tells(`{"time":"2100-01-01T00:00:00Z","reason":"` + reason + `","message":"m"}`)
+		h.shows(admin, "nodes", h.node+"  ahead", "timedatectl")
+		tells(`{"time":"` + now() + `","reason":"` + reason + `","message":"m"}`)
+		h.shows(admin, "nodes", "node "+h.node+": "+want+": m")
+		out, _ := h.Call("nodes", "--kubeconfig", admin)
+		if strings.Contains(out, "explain") || strings.Contains(out, "forget-node") {
+			t.Errorf("reason %q:\n%s", reason, out)
+		}
+	}
+	tells(`{"time":"` + now() + `","reason":"ReloadFailed","message":"m"}`)
+	h.shows(admin, "nodes", "kubectl hostpath explain ReloadFailed")
+}
