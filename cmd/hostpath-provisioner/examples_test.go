@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Each example is a command line that the program takes, with the flags that it has, and each command
@@ -41,5 +43,20 @@ func takes(t *testing.T, line []string, command string, plugin bool) {
 	}
 	if err != nil || found.Name() != command && found.Parent().Name() != command {
 		t.Errorf("%s: %q is %s's: %v", command, line, found.Name(), err)
+	}
+}
+
+// Who calls the program as kubectl's plugin is told to call that.
+func TestPluginNamesItself(t *testing.T) {
+	for args, hint := range map[string]string{
+		"nods": "did you mean: kubectl hostpath nodes", "x --help": "run: kubectl hostpath --help",
+		"pools -A": "run: kubectl hostpath pools --help",
+	} {
+		var said bytes.Buffer
+		p := &program{stdout: &said, stderr: &said, now: time.Now, called: pluginName}
+		code := p.run(strings.Fields(args), strings.NewReader(""))
+		if code != exitUsage || !strings.HasSuffix(said.String(), "hint: "+hint+"\n") {
+			t.Errorf("%s: exit code %d\n%s", args, code, said.String())
+		}
 	}
 }

@@ -95,6 +95,9 @@ func (p *program) run(args []string, stdin io.Reader) int {
 	context.AfterFunc(ctx, stop) // a second signal ends what the first could not
 	ran, err := root.ExecuteContextC(ctx)
 	p.ran, err = ran.CommandPath(), cmp.Or(err, p.unhelped)
+	if errors.As(err, new(unknownCommandError)) {
+		p.ran = root.CommandPath()
+	}
 	if err == nil { // a command that has printed half of what it had to print has not done its work
 		err = out.failed
 	}
@@ -127,7 +130,11 @@ func (p *program) complain(err error) {
 		fmt.Fprintf(&terminal{to: p.stderr}, "%s%s: %s\n", mark, name, line)
 	}
 	hint := hintFor(err)
-	if hint == rootHelp && p.ran != "" && !errors.As(err, new(unknownCommandError)) {
+	switch {
+	case p.ran == "":
+	case errors.As(err, new(unknownCommandError)):
+		hint = strings.ReplaceAll(hint, name, p.ran)
+	case hint == rootHelp:
 		hint = "run: " + p.ran + " --help"
 	}
 	if hint != "" {
