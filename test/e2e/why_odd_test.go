@@ -34,6 +34,17 @@ func TestWhyOdd(t *testing.T) {
 	a.why(admin, "pod", "here", "waits for: the kubelet of node "+a.node+": it starts the pod",
 		"kubectl describe pod here -n "+w.Namespace)
 
+	class := *w.claimNamed("data").Spec.StorageClassName
+	w.claim("takes", class, "1Mi", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.VolumeName = data.Name
+	})
+	a.why(admin, "pvc", "takes", "waits for: volume "+data.Name+", which claim "+w.Namespace+
+		"/data has")
+	w.claim("names", class, "1Mi", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.VolumeName = w.Namespace
+	})
+	a.why(admin, "pvc", "names", "waits for: volume "+w.Namespace+", which does not exist")
+
 	content := s.ask("snap", data, w.Provisioner, "Delete")
 	s.patchSnapshot("snap", `{"spec":{"source":{"volumeSnapshotContentName":"named"}}}`)
 	a.why(admin, "vs", "snap", "the snapshot-controller, which binds it to content named")

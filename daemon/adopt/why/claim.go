@@ -25,6 +25,9 @@ type claimFacts struct {
 	node  node // that was chosen or named, the zero value for none
 	pods  []*corev1.Pod
 	alone bool // the pods may not be read
+	// volume is the one that it names and is not bound to; gone: there is none.
+	volume *corev1.PersistentVolume
+	gone   bool
 }
 
 // waits is what an object waits for, and what helps.
@@ -56,6 +59,10 @@ func (a *asker) claim(ctx context.Context, namespace, name string,
 	f.node = a.node(ctx, plan.Chosen(c))
 	if pods == nil {
 		f.pods, f.alone = a.podsOf(ctx, c)
+	}
+	if c.Spec.VolumeName != "" && c.Status.Phase == corev1.ClaimPending {
+		f.volume, err = a.GetVolume(ctx, c.Spec.VolumeName)
+		f.gone = a.seen("volumes", err) && f.volume == nil
 	}
 	page := Page{Object: "claim " + namespace + "/" + name, State: f.state()}
 	page.Events = a.events(ctx, c)
@@ -178,9 +185,22 @@ func classOfOther(f claimFacts) (waits, bool) {
 }
 
 func claimNamesVolume(f claimFacts) (waits, bool) {
-	return waits{
-		what: "kube-controller-manager, which binds it to volume " + words.Name(f.Spec.VolumeName),
-	}, f.Spec.VolumeName != ""
+	name := words.Name(f.Spec.VolumeName)
+	w := waits{what: "kube-controller-manager, which binds it to volume " + name}
+	if f.gone {
+		w = waits{"volume " + name + ", which does not exist",
+			"make the volume, or the claim again without volumeName"}
+	} else if f.volume != nil && f.volume.Spec.ClaimRef != nil {
+		of := f.volume.Spec.ClaimRef
+		switch {
+		case of.Namespace != f.Namespace || of.Name != f.Name:
+			w.what = "volume " + name + ", which claim " + of.Namespace + "/" + of.Name + " has"
+		case of.UID != "" && of.UID != f.UID:
+			w = waits{"volume " + name + ", which an earlier claim of this name has",
+				"docs/operation.md says how to use a volume again"}
+		}
+	}
+	return w, f.Spec.VolumeName != ""
 }
 
 func claimHasNode(f claimFacts) (waits, bool) {

@@ -67,6 +67,15 @@ func TestClaimInOrder(t *testing.T) {
 			"forget-node node-a"},
 		{"it names its volume", func() { f.Spec.VolumeName = "pv" },
 			"kube-controller-manager, which binds it to volume pv"},
+		{"which an earlier one has", func() {
+			f.volume, f.UID = &corev1.PersistentVolume{}, "new"
+			f.volume.Spec.ClaimRef = &corev1.ObjectReference{
+				Namespace: "shop", Name: "data", UID: "old"}
+		}, "volume pv, which an earlier claim of this name has; docs/operation.md"},
+		{"which another one has", func() { f.volume.Spec.ClaimRef.Name = "log" },
+			"volume pv, which claim shop/log has"},
+		{"which does not exist", func() { f.volume, f.gone = nil, true },
+			"volume pv, which does not exist; make the volume"},
 		{"the class is another's", func() { f.ours = false },
 			`provisioner "ours", which is none of ours`},
 		{"the class is gone", func() { f.is, f.blind = nil, false },
