@@ -148,6 +148,7 @@ func (p *program) reloadable(cfg config.Config) error {
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
 	all := checked{Schema: daemon.SchemaVersion, Pools: p.checkAll(ctx, pools, deadline),
 		Host: []finding{}, SELinux: selinux.Mode()}
+	p.addTrouble(all.Pools)
 	if abi, known := confine.ABI(); known {
 		all.Landlock = &abi
 	}
@@ -170,6 +171,29 @@ func (p *program) notInForce() (hostcheck.Finding, bool) {
 		Reason: plan.ReasonNotInForce, Severity: hostcheck.Warn,
 		Message: fmt.Sprintf("the running daemon (pid %d) has an older configuration: %s", s.PID, s.Config),
 	}, err == nil && s.Config != ""
+}
+
+// addTrouble adds what the running daemon knows of volumes whose data is lost: to warn, since other
+// volumes' pods are to run.
+func (p *program) addTrouble(pools []poolCheck) {
+	s, err := p.status()
+	if err != nil {
+		return
+	}
+	for i := range pools {
+		for _, told := range s.Pools {
+			if told.Name != pools[i].Pool || told.Trouble() == "" {
+				continue
+			}
+			lost := hostcheck.Finding{Reason: plan.ReasonVolumeLost, Severity: hostcheck.Warn,
+				Message: told.Trouble()}
+			if told.States["missing"] == 0 {
+				lost.Reason = plan.ReasonRecordDamaged
+			}
+			hint := "which, says: hostpath-provisioner volumes " + told.Name
+			pools[i].Findings = append(pools[i].Findings, finding{lost, hint})
+		}
+	}
 }
 
 // worst tells storage that is missing or wrong, which has to keep kubelet from starting, from

@@ -341,6 +341,7 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	}
 	w.Eventually("the status has it", told(true))
 	codes(1, "missing")
+	h.warns("VolumeLost: the data of 1 volume is missing")
 	w.Must(os.Rename(away, place))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("missing", 0)
@@ -355,8 +356,18 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 1)
 	damaged.Fires()
+	h.warns("RecordDamaged: 1 record cannot be read")
 	w.Must(os.WriteFile(h.record(kept.Name), text, 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 0)
 	damaged.Resolves()
+}
+
+// warns waits until check warns of pool fast, which is no reason to keep pods from it.
+func (h *host) warns(of string) {
+	h.w.Helper()
+	h.w.Eventually("check warns: "+of, func() bool {
+		out, code := h.Call("check")
+		return code == 0 && strings.Contains(out, "\npool fast: warning "+of+"\nhint: which, says: ")
+	})
 }
