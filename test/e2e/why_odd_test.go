@@ -47,7 +47,8 @@ func TestWhyOdd(t *testing.T) {
 
 	content := s.ask("snap", data, w.Provisioner, "Delete")
 	s.patchSnapshot("snap", `{"spec":{"source":{"volumeSnapshotContentName":"named"}}}`)
-	a.why(admin, "vs", "snap", "the snapshot-controller, which binds it to content named")
+	a.why(admin, "volumesnapshot.snapshot.storage.k8s.io", "snap",
+		"the snapshot-controller, which binds it to content named")
 	s.patchSnapshot("snap", `{"status":{"error":{"message":"no class \"x\""}}}`, "status")
 	a.why(admin, "vs", "snap", `the snapshot-controller, which cannot: no class "x"`)
 	s.patchSnapshot("snap", `{"status":{"error":null}}`, "status")

@@ -91,6 +91,7 @@ var Kinds = map[string]string{
 	"pvc": "pvc", "persistentvolumeclaim": "pvc", "persistentvolumeclaims": "pvc", "claim": "pvc",
 	"pv": "pv", "persistentvolume": "pv", "persistentvolumes": "pv", "volume": "pv",
 	"volumesnapshot": "vs", "volumesnapshots": "vs", "vs": "vs", "snapshot": "vs",
+	"volumesnapshot." + snapshotapi.GroupVersion.Group: "vs", // as kubectl get -o name has it
 }
 
 // Ask returns the page of an object of one of the Kinds' values. The error is a NotFoundError, or
