@@ -46,7 +46,7 @@ function Service ({ status, unit }) {
         API: {api ? 'trouble' : status.ready ? 'connected' : 'being read'}
       </Label>
       <span>{status.version}, provisioner {status.provisioner}</span>
-      <p className="hp-sentence">{status.sentence}</p>
+      <p className="hp-sentence" dir="auto">{status.sentence}</p>
       {api && <Said variant="danger" title="The Kubernetes API">{api}</Said>}
       {status.stalled && <Said variant="danger" title="The daemon makes no progress">{status.stalled}</Said>}
       {status.configuration &&
