@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/why"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
@@ -26,9 +27,16 @@ const whyLong = `Why says what a pod, a claim (pvc), a volume (pv) or a volumesn
 whose turn it is, what each node could give, the last events, and what helps. It asks the API alone,
 with the rights of the kubeconfig, and says what those do not let it see. Nothing is changed.`
 
+// answered is the output of why --json.
+type answered struct {
+	Schema int `json:"schema"` // daemon.SchemaVersion
+	why.Page
+}
+
 func (p *program) whyCommand() *cobra.Command {
 	var i installation
 	var of string
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "why KIND NAME",
 		Short: "Say what a pod, claim, volume or snapshot waits for",
@@ -39,10 +47,22 @@ func (p *program) whyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.why(c.Context(), i, kind, of, name)
+			page, err := p.why(c.Context(), i, kind, of, name)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeJSON(p.stdout, answered{daemon.SchemaVersion, page})
+			}
+			p.tellWhy(page)
+			for _, note := range page.Unseen {
+				fmt.Fprintf(p.stdout, "not seen: %s\n", note)
+			}
+			return nil
 		},
 	}
 	c.Flags().StringVarP(&of, "namespace", "n", "", "of the object; default as kubectl's")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	i.flags(c, "daemons-namespace")
 	return c
 }
@@ -66,25 +86,19 @@ func whatFor(args []string) (kind, name string, err error) {
 	return kind, name, nil
 }
 
-func (p *program) why(ctx context.Context, i installation, kind, namespace, name string) error {
+func (p *program) why(ctx context.Context, i installation, kind, namespace, name string) (why.Page,
+	error) {
 	ctx, cancel := within(ctx, whyDeadline)
 	defer cancel()
 	client, self, err := p.asAdministrator(i)
 	if err != nil {
-		return err
+		return why.Page{}, err
 	}
 	if namespace == "" {
 		namespace = kube.ContextNamespace(cmp.Or(p.kubeconfig, adminKubeconfig()), &i.overrides)
 	}
 	page, err := why.Ask(ctx, why.Options{Self: self, API: client}, kind, namespace, name)
-	if err != nil {
-		return ofAdministrator(err)
-	}
-	p.tellWhy(page)
-	for _, note := range page.Unseen {
-		fmt.Fprintf(p.stdout, "not seen: %s\n", note)
-	}
-	return nil
+	return page, ofAdministrator(err)
 }
 
 // tellWhy prints a page, and those that belong to it.

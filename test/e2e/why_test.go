@@ -1,12 +1,19 @@
 package e2e
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/why"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // why asks about an object, and wants each of these texts on the page.
@@ -57,6 +64,7 @@ func TestWhy(t *testing.T) {
 
 	data := a.made("data", atOnce)
 	a.why(admin, "pvc", "data", "Bound", "waits for: nothing", "of node "+a.node)
+	w.whyAsJSON(a, admin, data)
 	w.deleteVolume(data.Name)
 	a.why(admin, "pv", data.Name, "its claim "+w.Namespace+"/data, which still exists")
 
@@ -68,9 +76,65 @@ func TestWhy(t *testing.T) {
 	a.why(admin, "pv", data.Name, "node "+a.node+", which does not exist",
 		"import POOL --from-node "+a.node, "forget-node "+a.node)
 
-	b.why(w.reader(), "pvc", "large", "what its class says, which this user may not read",
+	reader := w.reader()
+	b.why(reader, "pvc", "large", "what its class says, which this user may not read",
 		"not seen: pods: this user may not read them",
 		"not seen: storage classes", "not seen: events")
+	seen := w.whyJSON(b, reader, "large")
+	if !slices.Contains(seen.Unseen, "events: this user may not read them") {
+		w.Errorf("a user who may not read events gets %+v", seen)
+	}
+}
+
+// whyJSON asks about a claim for a program.
+func (w *environment) whyJSON(h *host, kubeconfig, claim string) (page why.Page) {
+	w.Helper()
+	out, code := h.Call("why", "pvc/"+claim, "--json", "-n", w.Namespace,
+		"--kubeconfig", kubeconfig)
+	var schema struct{ Schema int }
+	w.Must(json.Unmarshal([]byte(out), &schema))
+	w.Must(json.Unmarshal([]byte(out), &page))
+	if code != 0 || schema.Schema != daemon.SchemaVersion {
+		w.Errorf("why --json: exit code %d, schema %d", code, schema.Schema)
+	}
+	return page
+}
+
+// whyAsJSON wants the events of a claim and of its volume in what programs read.
+func (w *environment) whyAsJSON(h *host, kubeconfig string, volume *corev1.PersistentVolume) {
+	w.Helper()
+	claim := w.claimNamed("data")
+	_, err := w.WaitEvent(w.Soon(), claim, plan.ReasonProvisioningSucceeded)
+	w.Must(err)
+	w.marked(volume)
+	page := w.whyJSON(h, kubeconfig, "data")
+	if len(page.Parts) != 1 || page.Parts[0].Object != "volume "+volume.Name ||
+		page.Object != "claim "+w.Namespace+"/data" {
+		w.Fatalf("the claim and its volume are %+v", page)
+	}
+	has := func(page why.Page, reason string) bool {
+		return slices.ContainsFunc(page.Events, func(e why.Event) bool {
+			return e.Reason == reason && e.Count > 0 && e.Message != "" &&
+				time.Since(e.At) < time.Hour
+		})
+	}
+	if !has(page, plan.ReasonProvisioningSucceeded) || !has(page.Parts[0], "Marked") ||
+		len(page.Unseen) > 0 {
+		w.Errorf("the events are %+v", page)
+	}
+}
+
+// marked makes an event of another program about a volume.
+func (w *environment) marked(volume *corev1.PersistentVolume) {
+	w.Helper()
+	_, err := w.Client().CoreV1().Events("default").Create(w.Ctx, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "marked-", Namespace: "default"},
+		InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolume", Name: volume.Name,
+			UID: volume.UID},
+		Type: corev1.EventTypeNormal, Reason: "Marked", Message: "by a person", Count: 1,
+		LastTimestamp: metav1.Now(),
+	}, metav1.CreateOptions{})
+	w.Must(err)
 }
 
 // reader writes a kubeconfig of who may read claims alone.

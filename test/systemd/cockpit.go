@@ -45,9 +45,13 @@ func cockpitInstalls(e *environment) {
 	e.dpkg("/shared/cockpit/*.deb")
 	e.is("ls "+pageFiles, "index.css.gz\nindex.html\nindex.js.gz\nmanifest.json")
 	e.product(unconfined...)
-	e.put("/etc/hostpath-provisioner/conf.d/clones.toml", "[pool.fast]\nclones = \"copy\"\n")
+	_, err := e.cluster.Snapshots(e.ctx, namespace, service)
+	e.Must(err, "the resources of snapshots")
+	e.put("/etc/hostpath-provisioner/conf.d/copies.toml",
+		"[pool.fast]\nclones = \"copy\"\nsnapshots = \"copy\"\n")
 	e.sh("systemctl daemon-reload; systemctl restart " + service)
 	e.class("fast", "fast")
+	e.class("second", "second") // which the page prepares
 	e.sh(`useradd -m -s /bin/sh -G sudo admin; echo 'admin:of the host' | chpasswd
 		useradd -m -s /bin/sh guest; echo 'guest:of nothing' | chpasswd
 		systemctl start cockpit.socket`)

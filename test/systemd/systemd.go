@@ -158,12 +158,23 @@ func (e *environment) step(s step) {
 func (e *environment) prepareMachine(pods bool) {
 	e.Must(hosttest.LoopbackUp(), "the loopback")
 	e.Must(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""), "keeping mounts to ourselves")
+	e.Must(ownNspawn(), "a directory of systemd-nspawn's own")
 	dir, err := os.MkdirTemp("", "hostpath-systemd-")
 	e.Must(err, "a directory")
 	e.dir = dir
 	e.Must(os.Mkdir(filepath.Join(dir, "plane"), 0o755), "a directory")
 	e.addMachine(node)
 	e.m.pods = pods
+}
+
+// ownNspawn hides what systemd-nspawn keeps of each container by its name: one of the same name, of
+// another run of this program, ends this one as it boots.
+func ownNspawn() error {
+	const kept = "/run/systemd/nspawn"
+	if err := os.MkdirAll(kept, 0o755); err != nil {
+		return err
+	}
+	return syscall.Mount("machine", kept, "tmpfs", 0, "mode=0755")
 }
 
 // addMachine makes one, on which the steps act from then on.

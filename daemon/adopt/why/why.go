@@ -39,30 +39,33 @@ type API interface {
 
 // Page is what is known of one object.
 type Page struct {
-	Object string // its kind and name
-	State  string
-	Waits  string  // what it waits for, "" for nothing
-	Help   string  // what helps, "" where waiting does
-	Rooms  []Room  // what each node could give to a claim that waits
-	Events []Event // the last ones, the newest first
-	Unseen []string
-	Parts  []Page // a pod's claims, the volume of a claim
+	Object string   `json:"object"` // its kind and name
+	State  string   `json:"state"`
+	Waits  string   `json:"waits,omitempty"`  // what it waits for, "" for nothing
+	Help   string   `json:"help,omitempty"`   // what helps, "" where waiting does
+	Rooms  []Room   `json:"rooms,omitempty"`  // what each node could give to a claim that waits
+	Events []Event  `json:"events,omitempty"` // the last ones, the newest first
+	Unseen []string `json:"unseen,omitempty"` // what this user may not read
+	Parts  []Page   `json:"parts,omitempty"`  // a pod's claims, the volume of a claim
 
 	on string // the node that a claim's or volume's data is on, or is to be; "" for none
 }
 
 // Room is the largest volume that a node could give.
 type Room struct {
-	Node, Closed string // the reason why its pool gives nothing, "" for none
-	Bytes        int64
-	Fits         bool
+	Node   string `json:"node"`
+	Closed string `json:"closed,omitempty"` // the reason why its pool gives nothing, "" for none
+	Bytes  int64  `json:"bytes"`
+	Fits   bool   `json:"fits"`
 }
 
 // Event is one of the API's.
 type Event struct {
-	At                    time.Time
-	Type, Reason, Message string
-	Count                 int32
+	At      time.Time `json:"at"`
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Count   int32     `json:"count"`
 }
 
 // Options of Ask.
@@ -141,7 +144,7 @@ func (a *asker) events(ctx context.Context, of metav1.Object) (all []Event) {
 		if at.IsZero() {
 			at = e.EventTime.Time
 		}
-		all = append(all, Event{at, e.Type, e.Reason, e.Message, max(e.Count, 1)})
+		all = append(all, Event{at.UTC(), e.Type, e.Reason, e.Message, max(e.Count, 1)})
 	})
 	a.seen("events", err)
 	slices.SortStableFunc(all, func(x, y Event) int { return y.At.Compare(x.At) })

@@ -1,5 +1,5 @@
 // The actions: each is one or more commands of the program, shown before they are run.
-import { useState } from 'react'
+import { useEffect, useRef, useState } from 'react'
 import { Button } from '@patternfly/react-core/dist/esm/components/Button'
 import { Checkbox } from '@patternfly/react-core/dist/esm/components/Checkbox'
 import { Form, FormGroup } from '@patternfly/react-core/dist/esm/components/Form'
@@ -56,13 +56,20 @@ const dryFirst = argv => values => {
 export const adopt = pool => ({
   label: 'Adopt…',
   title: `Adopt volumes of other provisioners in ${pool.name}`,
-  fields: [{ flag: '--from-csi', label: 'CSI driver that made them (optional)' }, kubeconfig],
+  fields: [
+    { flag: '--from-csi', label: 'CSI driver that made them (optional)' },
+    { flag: '--stopped', label: 'Provisioner whose program is stopped, whatever the cluster shows (optional)' },
+    { flag: '--yes-this-node-has-the-data', label: 'This node has the data of volumes that name no node', toggle: true },
+    { flag: '--yes-nothing-runs-outside', label: 'No other program runs outside of the cluster', toggle: true },
+    { flag: '--released', label: 'Also volumes that are removed as soon as they are adopted', toggle: true },
+    kubeconfig,
+  ],
   steps: dryFirst(program('adopt', pool.name)),
 })
 
 export const imports = pool => ({
   label: 'Import…',
-  title: `Take over the volumes on a disk that came from another node, in ${pool.name}`,
+  title: `Import a moved disk into ${pool.name}`,
   text: 'A node is to be named, or the cluster is a new one.',
   fields: [
     { flag: '--from-node', label: 'The disk was this node\'s' },
@@ -121,8 +128,10 @@ function Field ({ flag, label, toggle, value, set, off }) {
 
 function Step ({ text, argv, danger, result, off, start }) {
   const line = command(argv)
+  const item = useRef(null)
+  useEffect(() => { if (result) item.current.scrollIntoView({ block: 'nearest' }) }, [result])
   return (
-    <li>
+    <li ref={item}>
       {text && <p>{text}</p>}
       <div className="hp-command">
         <code>{line}</code>
@@ -130,7 +139,7 @@ function Step ({ text, argv, danger, result, off, start }) {
           aria-label={`Run ${line}`} onClick={start}>Run</Button>
       </div>
       <div aria-live="polite">
-        {result && <pre className="hp-output" tabIndex={0}>{result.out}{result.error}</pre>}
+        {(result?.out || result?.error) && <pre className="hp-output" tabIndex={0}>{result.out}{result.error}</pre>}
         {result && !result.running && <p>{result.code === 0 ? 'Done.' : `Exit code ${result.code}.`}</p>}
       </div>
     </li>

@@ -17,6 +17,7 @@ export function Bar ({ pool, volumes }) {
   const figures = [
     ['used', 'Used', `${pool.usedEstimate ? '~' : ''}${size(pool.used)}`],
     ['promised', 'Promised', size(pool.promised)],
+    ['other', 'Of others', size(pool.free === undefined ? undefined : parts.other)],
     ['free', 'Free for a volume', size(pool.free)],
     ['reserve', 'Reserve', size(pool.size ? pool.reserve ?? 0 : undefined)],
     ['size', 'Size', size(pool.size || undefined)],
@@ -27,7 +28,7 @@ export function Bar ({ pool, volumes }) {
     <div className="hp-room">
       {pool.size > 0 &&
         <svg className="hp-bar" width="100%" height="20" role="img" aria-label={`Room in pool ${pool.name}: ` +
-          figures.slice(0, 4).map(([, name, value]) => `${name} ${value}`).join(', ')}>
+          figures.slice(0, 5).map(([, name, value]) => `${name} ${value}`).join(', ')}>
           {Object.entries(parts).map(([name, bytes]) => {
             const from = x
             x += 100 * bytes / whole

@@ -7,13 +7,16 @@ export const PROGRAM = 'hostpath-provisioner'
 export const UNIT = `${PROGRAM}.service`
 const STATUS = `/run/${PROGRAM}/status.json`
 const SCHEMA = 1 // daemon.SchemaVersion
-const SELDOM = 10000 // ms between two calls of a command, where nothing but numbers changed
+export const SELDOM = 10000 // ms between two calls of a command that nobody waits for
+
+// asking is the command that ask runs.
+export const asking = args => [PROGRAM, ...args, '--json']
 
 // ask resolves to the JSON of a command, also of one that exits with 1 because something is wrong.
 // It rejects with an error that has the words of the command.
 export function ask (args, superuser) {
   let out = ''
-  const call = cockpit.spawn([PROGRAM, ...args, '--json'], { err: 'message', superuser })
+  const call = cockpit.spawn(asking(args), { err: 'message', superuser })
   call.stream(text => { out += text })
   return new Promise((resolve, reject) => {
     const parse = error => {
@@ -51,8 +54,8 @@ export function throttled (fn, least) {
 function urgentIn (text) {
   try {
     const s = JSON.parse(text)
-    return JSON.stringify([s.pid, s.ready, s.api, s.configuration, s.refusedRequests,
-      s.pools.map(p => [p.since, p.reason, p.findings?.map(f => f.reason), p.states, p.volumes])])
+    return JSON.stringify([s.pid, s.ready, s.api, s.configuration, s.refusedRequests, s.stalled, s.unconfiguredPools,
+      s.pools.map(p => [p.since, p.reason, p.findings?.map(f => f.reason), p.states, p.volumes, p.worker])])
   } catch { return text }
 }
 

@@ -22,13 +22,14 @@ function useHost () {
   return host
 }
 
-// useVolumes lists the volumes again when the status tells of others.
+// useVolumes lists the volumes again when the status tells of others, or that they take something
+// else: of that a status comes every 10 seconds at most.
 function useVolumes (status, admin, shown) {
   const [list, setList] = useState({})
   const refresh = useRef(null)
   refresh.current ??= throttled(() => ask(['volumes'], 'try').then(
     found => setList({ found }), error => setList({ error: error.message })), PAUSE)
-  const counts = JSON.stringify([admin, status?.pools.map(p => [p.name, p.volumes, p.states, p.promised])])
+  const counts = JSON.stringify([admin, status?.pools.map(p => [p.name, p.volumes, p.states, p.promised, p.used])])
   useEffect(() => { if (shown && admin !== null) refresh.current() }, [counts, shown])
   return list
 }
@@ -61,7 +62,7 @@ function Trouble ({ error, unit }) {
   return (
     <Said variant="danger" title={`There is no status${state}`}>
       <p>{error}</p>
-      <p>To start the daemon: <code>systemctl start {UNIT}</code></p>
+      {unit?.active !== 'active' && <p>To start the daemon: <code>systemctl start {UNIT}</code></p>}
     </Said>
   )
 }

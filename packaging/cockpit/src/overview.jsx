@@ -1,5 +1,5 @@
 // The overview: the service, and a card for each pool.
-import { useEffect, useState } from 'react'
+import { useState } from 'react'
 import { Button } from '@patternfly/react-core/dist/esm/components/Button'
 import { Card, CardBody, CardFooter, CardHeader, CardTitle } from '@patternfly/react-core/dist/esm/components/Card'
 import { Label } from '@patternfly/react-core/dist/esm/components/Label'
@@ -8,7 +8,7 @@ import { adopt, CommandDialog, check, cordon, imports, prepare } from './actions
 import { Bar } from './bar.jsx'
 import { Said } from './said.jsx'
 import { Picture } from './picture.jsx'
-import { age, stateOf } from './words.js'
+import { age, stateOf, useMinute } from './words.js'
 
 const COLOURS = { open: 'green', cordoned: 'orange', full: 'orange', closed: 'red' }
 
@@ -35,15 +35,6 @@ export function Overview ({ status, unit, admin, error }) {
   )
 }
 
-// useMinute has ages counted again.
-function useMinute () {
-  const [, tick] = useState(0)
-  useEffect(() => {
-    const timer = setInterval(() => tick(n => n + 1), 60000)
-    return () => clearInterval(timer)
-  }, [])
-}
-
 function Service ({ status, unit }) {
   const running = unit?.active === 'active'
   const api = status.api || status.refused?.find(r => !r.optional)?.message
@@ -55,9 +46,13 @@ function Service ({ status, unit }) {
         API: {api ? 'trouble' : status.ready ? 'connected' : 'being read'}
       </Label>
       <span>{status.version}, provisioner {status.provisioner}</span>
+      <p className="hp-sentence" dir="auto">{status.sentence}</p>
       {api && <Said variant="danger" title="The Kubernetes API">{api}</Said>}
+      {status.stalled && <Said variant="danger" title="The daemon makes no progress">{status.stalled}</Said>}
       {status.configuration &&
         <Said variant="warning" title="The configuration on disk is not in force">{status.configuration}</Said>}
+      {Object.entries(status.unconfiguredPools ?? {}).map(([name, volumes]) =>
+        <Said key={name} variant="warning" title={`Pool ${name} is not configured, and this node has volumes in it: ${volumes}`} />)}
       {status.work?.map(w => <p key={`${w.kind} ${w.volume}`}>{w.kind} of {w.volume}: {w.sentence}</p>)}
     </section>
   )
@@ -74,6 +69,7 @@ function Pool ({ pool, admin, open, ready }) {
         <div className="hp-head">
           <CardTitle component="h2" id={id}><bdi>{pool.name}</bdi></CardTitle>
           <Label color={COLOURS[state]}>{state}</Label>
+          {pool.scope === 'shared' && <span>leader: {pool.worker || 'none'}</span>}
           <span>for <time dateTime={pool.since} title={pool.since}>{age(pool.since)}</time></span>
         </div>
       </CardHeader>

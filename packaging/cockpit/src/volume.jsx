@@ -1,7 +1,9 @@
-// One volume: what is recorded of it, its snapshots and copies, and the journal as it comes.
+// One volume: what is recorded of it, its snapshots and copies, its events, and the journal as it
+// comes.
 import { useEffect, useState } from 'react'
 import { Breadcrumb, BreadcrumbItem } from '@patternfly/react-core/dist/esm/components/Breadcrumb'
 import { Spinner } from '@patternfly/react-core/dist/esm/components/Spinner'
+import { Events } from './events.jsx'
 import { Said } from './said.jsx'
 import { followJournal, journalOf, text } from './host.js'
 import { linkTo } from './volumes.jsx'
@@ -20,7 +22,9 @@ const FACTS = [
 ]
 
 export function Volume ({ found, error, pool, name }) {
-  const v = found?.volumes.find(one => one.pool === pool && one.volume === name)
+  const all = found?.volumes.filter(one => one.pool === pool && one.volume === name) ?? []
+  const v = all[0]
+  const journal = useJournal(name, v?.claim)
   const copies = v ? found.volumes.filter(one => one.copyOf === name) : []
   return (
     <>
@@ -32,20 +36,27 @@ export function Volume ({ found, error, pool, name }) {
       {error && <Said variant="danger" title="The volumes were not listed">{error}</Said>}
       {!found && !error && <Spinner aria-label="Listing the volumes" />}
       {found && !v && <Said variant="warning" title={`Pool ${pool} has no such volume any more`} />}
-      {v &&
-        <dl className="hp-record">
-          {FACTS.map(([label, of]) => [label, of(v)]).filter(([, value]) => value || value === 0).map(([label, value]) =>
-            <div key={label}><dt>{label}</dt><dd><bdi>{value}</bdi></dd></div>)}
-        </dl>}
+      {all.map(one => <Recorded key={`${one.state} ${one.directory}`} of={one} />)}
       <h2>Snapshots and copies</h2>
       {copies.length === 0 && <p>There are none in the pools.</p>}
       <ul>{copies.map(one => <li key={`${one.pool}/${one.volume}`}><a href={linkTo(one)}><bdi>{one.volume}</bdi></a>, {one.kind || 'volume'}, {one.state}</li>)}</ul>
-      <Journal volume={name} claim={v?.claim} />
+      {v?.claim && !v.kind && <Events key={name} of={v} news={journal.lines[0]?.__CURSOR} />}
+      <Journal volume={name} claim={v?.claim} {...journal} />
     </>
   )
 }
 
-function Journal ({ volume, claim }) {
+// Recorded is one of several where things of one name are in the pool, and in its archive or trash.
+function Recorded ({ of: v }) {
+  return (
+    <dl className="hp-record">
+      {FACTS.map(([label, of]) => [label, of(v)]).filter(([, value]) => value || value === 0).map(([label, value]) =>
+        <div key={label}><dt>{label}</dt><dd><bdi>{value}</bdi></dd></div>)}
+    </dl>
+  )
+}
+
+function useJournal (volume, claim) {
   const [lines, setLines] = useState([])
   const [ended, setEnded] = useState(null)
   useEffect(() => {
@@ -56,6 +67,10 @@ function Journal ({ volume, claim }) {
       setLines(was => [entry, ...was].slice(0, MOST))
     }, setEnded)
   }, [volume, claim])
+  return { lines, ended }
+}
+
+function Journal ({ volume, claim, lines, ended }) {
   return (
     <section aria-labelledby="journal">
       <h2 id="journal">Journal</h2>

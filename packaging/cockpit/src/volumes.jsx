@@ -8,7 +8,7 @@ import { Spinner } from '@patternfly/react-core/dist/esm/components/Spinner'
 import { Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core/dist/esm/components/Toolbar'
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
 import { Said } from './said.jsx'
-import { age, size } from './words.js'
+import { age, size, useMinute } from './words.js'
 
 const { cockpit } = window
 
@@ -28,7 +28,8 @@ const COLUMNS = [
   ['Source', v => v.copyOf ?? ''],
 ]
 
-export const linkTo = v => `#${cockpit.location.encode(['volumes', v.pool, v.volume])}`
+// linkTo escapes what Cockpit's encode leaves: a "#" ends the part of an address that its shell keeps.
+export const linkTo = v => `#${cockpit.location.encode(['volumes', v.pool, v.volume]).replaceAll('#', '%23')}`
 
 const words = new Intl.Collator(undefined, { numeric: true })
 const compare = (a, b) => typeof a === 'number' ? a - b : words.compare(a, b)
@@ -37,7 +38,7 @@ function chosen (volumes, { text, state, pool, column, direction }) {
   const of = COLUMNS[column][1]
   const want = text.toLowerCase()
   const kept = volumes.filter(v => (!state || v.state === state) && (!pool || v.pool === pool) &&
-    (!want || `${v.volume}\n${v.claim}\n${v.copyOf}\n${v.directory}`.toLowerCase().includes(want)))
+    (!want || [v.volume, v.claim, v.copyOf, v.directory].some(word => word?.toLowerCase().includes(want))))
   const keyed = kept.map(v => [of(v), v]).sort(([a], [b]) => compare(a, b))
   if (direction === 'desc') keyed.reverse()
   return keyed.map(([, v]) => v)
@@ -46,6 +47,7 @@ function chosen (volumes, { text, state, pool, column, direction }) {
 export function Volumes ({ found, error }) {
   const [view, setView] = useState({ text: '', state: '', pool: '', column: 0, direction: 'asc', page: 1, per: 50 })
   const now = useDeferredValue(view)
+  useMinute()
   const all = found?.volumes ?? []
   const rows = useMemo(() => chosen(all, now), [found, now])
   const change = more => setView(was => ({ ...was, page: 1, ...more }))

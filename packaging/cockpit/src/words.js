@@ -1,4 +1,6 @@
 // Sizes, times and commands as people read them.
+import { useEffect, useState } from 'react'
+
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB']
 
 // size is as the commands print it: "427 MiB", "1.5 GiB"; "-" is not known.
@@ -16,6 +18,15 @@ export function age (time, now = Date.now()) {
   if (seconds < 7200) return `${Math.floor(seconds / 60)} min`
   if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`
   return `${Math.floor(seconds / 86400)} d`
+}
+
+// useMinute has ages counted again.
+export function useMinute () {
+  const [, tick] = useState(0)
+  useEffect(() => {
+    const timer = setInterval(() => tick(n => n + 1), 60000)
+    return () => clearInterval(timer)
+  }, [])
 }
 
 // command is argv as a shell takes it.

@@ -35,7 +35,17 @@ export class Session {
     page.on('request', request => {
       if (!/^(data|blob|http:\/\/127\.0\.0\.1:9090|ws:\/\/127\.0\.0\.1:9090)/.test(request.url())) session.complaints.push(`asks for ${request.url()}`)
     })
+    page.on('response', response => session.policy(response))
     return session
+  }
+
+  // policy wants Cockpit's own policy of contents for the page: its own scripts, and none inline.
+  policy (response) {
+    if (!/\/hostpath-provisioner\/index\.html$/.test(response.url()) || response.status() !== 200) return
+    const policy = response.headers()['content-security-policy'] ?? ''
+    const scripts = /script-src ([^;]*)/.exec(policy) ?? /default-src ([^;]*)/.exec(policy)
+    if (!/'self'/.test(scripts?.[1]) || /unsafe/.test(scripts[1])) this.complaints.push(`the page has the policy ${policy}`)
+    this.policies = (this.policies ?? 0) + 1
   }
 
   constructor (context, page) { Object.assign(this, { context, page, complaints: [] }) }
@@ -53,6 +63,7 @@ export class Session {
   async frame () {
     const frame = this.page.frameLocator('iframe[name="cockpit1:localhost/hostpath-provisioner"]')
     await frame.locator('main.hp-page').waitFor()
+    if (!this.policies) throw new Error('no policy of contents was seen')
     return frame
   }
 
