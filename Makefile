@@ -2,9 +2,12 @@
 # mount filesystems (in a mount namespace of their own).
 
 BUILD   ?= .build
-# VERSION is of the product, but to test-versions, to which it is one of Kubernetes.
+# VERSION is of the product, but to test-versions and test-nodes, to which it is one of Kubernetes.
 ifneq (,$(filter test-versions,$(MAKECMDGOALS)))
 VERSIONS := $(or $(VERSION),1.31 1.32 1.33 1.34 1.35 1.36 1.37)
+override VERSION :=
+else ifneq (,$(filter test-nodes,$(MAKECMDGOALS)))
+PLANE := $(VERSION)
 override VERSION :=
 endif
 override VERSION := $(or $(VERSION),$(shell sh packaging/version.sh))
@@ -217,8 +220,9 @@ test-site: ## and read in chromium: each page, link, anchor and picture, and the
 	@sh test/deps.sh chromium
 	@BUILD=$(abspath $(BUILD)) VERSION='$(VERSION)' sh docs/site/build.sh browser
 
+# VERSION=1.37 is of the control plane, and KUBELET=1.36,1.37 of the nodes, one after the other: both are of VERSION.
 test-nodes: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/snapshotter ## real kubelets and pods on two nodes, and on three of which two die
-	@sh test/nodes/run.sh
+	@sh test/nodes/$(if $(PLANE),versions.sh $(PLANE) $(or $(KUBELET),$(PLANE)),run.sh)
 
 test-upstream: deps build $(BUILD)/controlplane $(BUILD)/kubelet $(BUILD)/kubectl $(BUILD)/snapshotter $(BUILD)/upstream ## Kubernetes' own tests of external storage and StatefulSets on real kubelets
 	@sh test/nodes/run.sh upstream

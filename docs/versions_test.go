@@ -1,9 +1,11 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -33,7 +35,24 @@ func TestVersionsPage(t *testing.T) {
 		}
 	}
 	slices.Sort(versions)
-	if want := "on Kubernetes " + strings.Join(versions, ", ") + "."; !strings.Contains(readme, want) {
-		t.Errorf("the README does not say %q", want)
+	for i := range versions[1:] {
+		if next(versions[i]) != versions[i+1] {
+			t.Errorf("no version between %s and %s has a row", versions[i], versions[i+1])
+		}
 	}
+	want := "Kubernetes " + versions[0] + " to " + versions[len(versions)-1]
+	for name, text := range map[string]string{"README.md": readme, "install.md": read("install.md")} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s does not say %q", name, want)
+		}
+	}
+}
+
+// next is 1.34 of 1.33.
+func next(version string) string {
+	minor, err := strconv.Atoi(strings.TrimPrefix(version, "1."))
+	if err != nil {
+		return version
+	}
+	return fmt.Sprintf("1.%d", minor+1)
 }

@@ -63,6 +63,7 @@ func TestAuditClaims(t *testing.T) {
 	if has, err := c.HasClaimPolicy(ctx); has || err != nil {
 		t.Errorf("a policy: %t, %v", has, err)
 	}
+	own.Since(t, cluster.MutatingPolicies, "MutatingAdmissionPolicy")
 	seen := make(chan string, 100)
 	go c.WatchClaimIndex(ctx, func(identity string) { seen <- identity })
 	if got := <-seen; got != "" {

@@ -17,18 +17,35 @@ const (
 	MutatingPolicies  = 36 // MutatingAdmissionPolicy v1
 )
 
-// Before reports whether the control plane is of a Kubernetes before 1.minor, as those that
-// `make test-versions` builds may be.
-func (c *Cluster) Before(minor int) (bool, error) {
+// minor is 33 of Kubernetes 1.33.
+func (c *Cluster) minor() (int, error) {
 	version, err := c.client.Discovery().ServerVersion()
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	has, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
 	if err != nil {
-		return false, fmt.Errorf("the API server's version is %q: %w", version.GitVersion, err)
+		return 0, fmt.Errorf("the API server's version is %q: %w", version.GitVersion, err)
 	}
-	return has < minor, nil
+	return has, nil
+}
+
+// Before reports whether the control plane is of a Kubernetes before 1.minor, as those that
+// `make test-versions` builds may be.
+func (c *Cluster) Before(minor int) (bool, error) {
+	has, err := c.minor()
+	return has < minor, err
+}
+
+// WatchLists reports whether the API server serves watch-lists by default: 1.32 did, 1.33 does not,
+// and all from 1.34 on do (apiserver, pkg/features, WatchList).
+func (c *Cluster) WatchLists(t test) bool {
+	t.Helper()
+	minor, err := c.minor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return minor == 32 || minor >= 34
 }
 
 // test is a testing.TB.

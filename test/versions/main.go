@@ -4,11 +4,12 @@
 //	versions table [.build/versions]   writes the rows of the versions that were run
 //	versions kinds                     prints the names of one test of each kind, for go test -run
 //
-// It runs no test, and a row of a version that was not run again stays as it is.
+// It runs no test, and what of a version was not run again stays as it is.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -92,16 +93,19 @@ func read(file io.Reader) map[key]result {
 	return all
 }
 
+const notRun = "not run"
+
 // row is that of a version.
 func row(release string, results map[key]result) string {
 	cells := []string{release}
 	for _, f := range features {
 		cells = append(cells, f.cell(results))
 	}
+	cells = append(cells, kubelets(results))
 	for _, pkg := range packages {
 		cells = append(cells, count(results, pkg))
 	}
-	return "| " + strings.Join(cells, " | ") + " |"
+	return line(cells)
 }
 
 // cell is the names of the tests that showed it, or why none did.
@@ -110,7 +114,7 @@ func (f feature) cell(results map[key]result) string {
 		r, was := results[one]
 		switch {
 		case !was:
-			return "not run"
+			return notRun
 		case r.ended == "skip":
 			return "lacks it: " + r.said
 		case r.ended != "pass":
@@ -138,6 +142,25 @@ func (f feature) show() string {
 	return strings.Join(all, ", ")
 }
 
+// kubelets is with which of them test/nodes ran (test/nodes/versions.sh).
+func kubelets(results map[key]result) string {
+	var all []string
+	for one, r := range results {
+		switch {
+		case !strings.HasPrefix(one.name, "test-nodes"):
+		case r.ended == "pass":
+			all = append(all, one.show())
+		default:
+			all = append(all, "**failed**: "+one.show())
+		}
+	}
+	if len(all) == 0 {
+		return notRun
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
 // count tells how many tests of a package passed, and how many did not.
 func count(results map[key]result, pkg string) string {
 	n := map[string]int{}
@@ -147,7 +170,7 @@ func count(results map[key]result, pkg string) string {
 		}
 	}
 	if len(n) == 0 {
-		return "not run"
+		return notRun
 	}
 	text := fmt.Sprintf("%d passed", n["pass"])
 	if n["skip"] > 0 {
@@ -166,37 +189,80 @@ const (
 )
 
 // tables replaces the rows of the minor versions of these releases in the page's table, and sorts
-// it: there is one of each.
+// it: there is one of each. What was not run again of a release stays.
 func tables(text string, rows map[string]string) (string, error) {
 	before, rest, found := strings.Cut(text, begin+"\n")
 	was, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
 		return "", fmt.Errorf("the page has no lines %s and %s", begin, end)
 	}
-	all := map[string]string{}
+	all := map[string]map[string]string{} // by minor version and column
+	var names []string
 	for line := range strings.Lines(was) {
-		if cell := strings.Fields(line); len(cell) > 1 && strings.HasPrefix(cell[1], "1.") {
-			all[minor(cell[1])] = strings.TrimSpace(line)
+		cells := split(line)
+		switch {
+		case names == nil:
+			names = cells
+		case strings.HasPrefix(cells[0], "1."):
+			all[minor(cells[0])] = named(names, cells)
 		}
 	}
 	for release, row := range rows {
-		all[minor(release)] = row
+		all[minor(release)] = merge(all[minor(release)], named(columns(), split(row)))
 	}
-	var lines []string
+	lines := []string{line(columns()), strings.Repeat("|---", len(columns())) + "|"}
 	for _, minor := range slices.Sorted(maps.Keys(all)) {
-		lines = append(lines, all[minor])
+		var cells []string
+		for _, name := range columns() {
+			cells = append(cells, cmp.Or(all[minor][name], notRun))
+		}
+		lines = append(lines, line(cells))
 	}
-	return before + begin + "\n" + head() + strings.Join(lines, "\n") + "\n" + end + after, nil
+	return before + begin + "\n" + strings.Join(lines, "\n") + "\n" + end + after, nil
 }
+
+// merge is a row with what the row before it, of the same release, says of that which was not run,
+// and of a whole package of which some tests were.
+func merge(before, row map[string]string) map[string]string {
+	if before["version"] != row["version"] {
+		return row
+	}
+	for name, cell := range row {
+		if was, is := passed(before[name]), passed(cell); cell == notRun || is > 0 && was > is {
+			row[name] = cmp.Or(before[name], notRun)
+		}
+	}
+	return row
+}
+
+// passed is the number in a cell of count, 0 of others and where a test failed.
+func passed(cell string) (n int) {
+	if _, err := fmt.Sscanf(cell, "%d passed", &n); err != nil || strings.Contains(cell, "failed") {
+		return 0
+	}
+	return n
+}
+
+// named are the cells of a row by their columns.
+func named(names, cells []string) map[string]string {
+	all := map[string]string{}
+	for i := range min(len(names), len(cells)) {
+		all[names[i]] = cells[i]
+	}
+	return all
+}
+
+func split(line string) []string { return strings.Split(strings.Trim(line, "| \n"), " | ") }
+
+func line(cells []string) string { return "| " + strings.Join(cells, " | ") + " |" }
 
 // minor is 1.33 of 1.33.13.
 func minor(release string) string { return release[:strings.LastIndexByte(release, '.')] }
 
-func head() string {
-	cells := []string{"version"}
+func columns() []string {
+	names := []string{"version"}
 	for _, f := range features {
-		cells = append(cells, f.name)
+		names = append(names, f.name)
 	}
-	cells = append(cells, packages...)
-	return "| " + strings.Join(cells, " | ") + " |\n" + strings.Repeat("|---", len(cells)) + "|\n"
+	return append(append(names, "real kubelets"), packages...)
 }

@@ -25,8 +25,13 @@ func TestTable(t *testing.T) {
 	write("versions/1.33/release", "v1.33.13\n")
 	write("versions/1.33/results", "pass\t\tdemo\t\nfail"+pkg+"TestClone\t\npass"+pkg+"TestClone\t\n"+
 		"skip"+pkg+"TestClaimIndex\tMutatingAdmissionPolicy is of Kubernetes 1.36\n"+
-		"fail"+pkg+"TestInlineVolume\t\n")
-	page := write("page.md", "before\n"+begin+"\n| 1.34.4 | old |\n| 1.33.12 | older |\n"+end+"\nafter\n")
+		"fail"+pkg+"TestInlineVolume\t\n"+
+		"pass\t\ttest-nodes KUBELET=1.33\t\nfail\t\ttest-nodes KUBELET=1.32,1.33\t\n")
+	write("versions/1.35/release", "v1.35.4\n")
+	write("versions/1.35/results", "pass"+pkg+"TestClone\t\npass\t\tdemo\t\n")
+	page := write("page.md", "before\n"+begin+"\n"+"| version | expansion | snapshots | test/e2e |\n|---|---|---|---|\n"+
+		"| 1.34.4 | old | was | 2 passed |\n| 1.33.12 | older | was | 2 passed |\n"+
+		"| 1.35.4 | kept | was | 2 passed |\n"+end+"\nafter\n")
 	if err := update(page, filepath.Join(dir, "versions")); err != nil {
 		t.Fatal(err)
 	}
@@ -35,36 +40,33 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(got)), "\n")
-	row, order := "", ""
+	rows, order := map[string]map[string]string{}, ""
 	for _, line := range lines[1 : len(lines)-1] {
-		if strings.HasPrefix(line, "| 1.33.13 ") {
-			row = line
-		}
+		rows[split(line)[0]] = named(split(lines[2]), split(line))
 		order += strings.Fields(line + " .")[1] + " "
 	}
-	if want := "test/versions: version . 1.33.13 1.34.4 test/versions: "; order != want {
+	if want := "test/versions: version . 1.33.13 1.34.4 1.35.4 test/versions: "; order != want {
 		t.Errorf("the lines begin with %q", order)
 	}
-	for name, want := range map[string]string{
-		"demonstration": "`make demo`", "clones": "`TestClone` (test/e2e)", "inline volumes": "**failed**: `TestInlineVolume` (test/e2e)",
-		"claim index": "lacks it: MutatingAdmissionPolicy is of Kubernetes 1.36", "expansion": "not run",
-		"test/e2e": "1 passed, 1 lack, **1 failed**", "test/identity": "not run",
+	for cell, want := range map[[2]string]string{
+		{"1.33.13", "demonstration"}:  "`make demo`",
+		{"1.33.13", "clones"}:         "`TestClone` (test/e2e)",
+		{"1.33.13", "inline volumes"}: "**failed**: `TestInlineVolume` (test/e2e)",
+		{"1.33.13", "claim index"}:    "lacks it: MutatingAdmissionPolicy is of Kubernetes 1.36",
+		{"1.33.13", "expansion"}:      "not run", // of this release
+		{"1.33.13", "real kubelets"}:  "**failed**: `make test-nodes KUBELET=1.32,1.33`, `make test-nodes KUBELET=1.33`",
+		{"1.33.13", "test/e2e"}:       "1 passed, 1 lack, **1 failed**",
+		{"1.33.13", "test/identity"}:  "not run",
+		{"1.34.4", "snapshots"}:       "was",
+		{"1.34.4", "clones"}:          "not run",
+		{"1.35.4", "clones"}:          "`TestClone` (test/e2e)",
+		{"1.35.4", "expansion"}:       "kept",
+		{"1.35.4", "test/e2e"}:        "2 passed", // of more tests
 	} {
-		if cell := cells(row)[index(cells(lines[2]), name)]; cell != want {
-			t.Errorf("%s: %q, want %q", name, cell, want)
+		if is := rows[cell[0]][cell[1]]; is != want {
+			t.Errorf("%s: %q, want %q", cell, is, want)
 		}
 	}
-}
-
-func cells(line string) []string { return strings.Split(strings.Trim(line, "| "), " | ") }
-
-func index(all []string, one string) int {
-	for i, name := range all {
-		if name == one {
-			return i
-		}
-	}
-	return -1
 }
 
 // Every name in the list is a test: one that was renamed would run nothing, and the table would

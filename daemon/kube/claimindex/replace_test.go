@@ -35,6 +35,7 @@ func TestPolicyOfReplacedClaims(t *testing.T) {
 			claim := bound(t, namespace, name, class.Name)
 			claim.Spec.Resources.Requests = size(c.request)
 			claim.Status = c.status
+			claim.ResourceVersion = "" // Kubernetes 1.37 writes a condition meanwhile
 			claim, err := plane.Client().CoreV1().PersistentVolumeClaims(namespace).Update(ctx, claim, metav1.UpdateOptions{})
 			if err != nil {
 				t.Fatal(err)
