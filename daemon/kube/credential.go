@@ -118,6 +118,8 @@ const (
 	// added to that at most, so that the nodes of a cluster that were enrolled together do not
 	// renew together.
 	renewAt, renewJitter = 0.6, 0.15
+	// overdueAt is the part of its life after which a token has been renewed unless that fails.
+	overdueAt = 0.8
 	// renewLook is how often the credential is looked at: another one may have been put in its
 	// place, and clocks are set.
 	renewLook = time.Minute
@@ -159,6 +161,15 @@ func (c *Client) renewLook() time.Duration {
 // renewalOf is when a credential is to be renewed.
 func renewalOf(c Credential, jitter float64) time.Time {
 	return c.Issued.Add(time.Duration(float64(c.Expires.Sub(c.Issued)) * (renewAt + jitter)))
+}
+
+// RenewedBy is when the daemon has renewed the credential, unless that fails: at four fifths of its
+// life. Zero: it is not one that the daemon renews.
+func (c Credential) RenewedBy() time.Time {
+	if !c.renewable() {
+		return time.Time{}
+	}
+	return renewalOf(c, overdueAt-renewAt)
 }
 
 // renew has a token saved that lasts as long as this one did, and uses it.

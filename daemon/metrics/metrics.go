@@ -70,6 +70,8 @@ type Health struct {
 	LastSuccess time.Time // when the API server last accepted a request or sent something; zero is never
 	// CredentialExpiry is when the kubeconfig's credential ends; zero: it does not say.
 	CredentialExpiry time.Time
+	// CredentialRenewedBy is when it has been renewed, unless that fails; zero: it is not renewed.
+	CredentialRenewedBy time.Time
 	// ConfigInForce: the configuration on disk is the one in force.
 	ConfigInForce bool
 

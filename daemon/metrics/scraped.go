@@ -45,7 +45,7 @@ func (from Sources) collectors() []prometheus.Collector {
 		atScrape{[]figure{volumes}, from.tellVolumes}, atScrape{[]figure{states}, from.tellStates},
 		atScrape{[]figure{provisionable, used, usedEstimate, promised}, from.tellRooms},
 		atScrape{[]figure{workRunning, workFiles, workBytes}, from.tellWork},
-		atScrape{[]figure{ready, apiUp, apiLast, credentialExpiry, inForce, dropped}, from.tellHealth},
+		atScrape{[]figure{ready, apiUp, apiLast, credentialExpiry, renewedBy, inForce, dropped}, from.tellHealth},
 	}
 }
 
@@ -138,6 +138,8 @@ var (
 		"1 if the API was read and nothing is wrong with it now, 0 if claims wait for it.")
 	credentialExpiry = figureOf("credential_expiry_timestamp_seconds", "When the credential ends "+
 		"with which this daemon talks to the API server; absent if that is not known.")
+	renewedBy = figureOf("credential_renewed_by_timestamp_seconds", "When this daemon has renewed "+
+		"the credential, unless that fails; absent if it does not renew it.")
 	apiLast = figureOf("api_last_success_timestamp_seconds", "When the API server last took a "+
 		"request of this daemon or sent it something; 0 is never.")
 	inForce = figureOf("config_in_force",
@@ -158,6 +160,9 @@ func (from Sources) tellHealth(say say) {
 	say(apiLast, last)
 	if !now.CredentialExpiry.IsZero() {
 		say(credentialExpiry, float64(now.CredentialExpiry.Unix()))
+	}
+	if !now.CredentialRenewedBy.IsZero() {
+		say(renewedBy, float64(now.CredentialRenewedBy.Unix()))
 	}
 	say(inForce, boolean(now.ConfigInForce))
 	say(dropped, float64(now.DroppedNormal), "Normal")

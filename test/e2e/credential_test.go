@@ -90,18 +90,23 @@ func TestCredentialOfProgram(t *testing.T) {
 	}
 }
 
-// token is one of the daemons' ServiceAccount, which is bound to a Node and ends in so many hours.
-func (w *environment) token(node string, hours int64) []byte {
+// renewedBy is served of a token that the daemon renews.
+const renewedBy = "\nhostpath_provisioner_credential_renewed_by_timestamp_seconds "
+
+// token is one of the daemons' ServiceAccount, which ends in so many hours, and is bound to a Node
+// or to nothing.
+func (w *environment) token(node string, hours int64, bound bool) []byte {
 	w.Helper()
 	object, err := w.Client().CoreV1().Nodes().Get(w.Ctx, node, metav1.GetOptions{})
 	w.Must(err)
 	seconds := hours * 60 * 60
 	accounts := w.Client().CoreV1().ServiceAccounts("hostpath-provisioner")
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &seconds,
-		BoundObjectRef: &authenticationv1.BoundObjectReference{
-			APIVersion: "v1", Kind: "Node", Name: node, UID: object.UID},
-	}}
+		ExpirationSeconds: &seconds}}
+	if bound {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Node", Name: node, UID: object.UID}
+	}
 	response, err := accounts.CreateToken(w.Ctx, "hostpath-provisioner", request,
 		metav1.CreateOptions{})
 	w.Must(err)
@@ -116,7 +121,8 @@ func TestNodeMadeAgain(t *testing.T) {
 	h := w.newHost("a")
 	kubeconfig, token := h.Path("kubeconfig"), h.Path("token")
 	const day, year = 24, 365 * 24
-	bind := func(hours int64) { certs.Replace(t, token, w.token(h.node, hours)) }
+	bind := func(hours int64) { certs.Replace(t, token, w.token(h.node, hours, true)) }
+	free := func(hours int64) { certs.Replace(t, token, w.token(h.node, hours, false)) }
 	bind(year)
 	w.Must(w.UserKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{TokenFile: token}))
 	address := h.metrics()
@@ -128,12 +134,17 @@ func TestNodeMadeAgain(t *testing.T) {
 		})
 	}
 	ends, soon := w.records("CredentialEnds", address), w.records("CredentialEndsSoon", address)
-	bind(7 * day)
+	free(7 * day) // which the daemon does not renew
 	uses(1)
 	ends.Fires()
-	bind(day / 2)
+	free(day / 2)
 	uses(2)
 	soon.Fires()
+	bind(day / 2)
+	uses(3)
+	if page := scraped(address); !strings.Contains(page, renewedBy) {
+		t.Errorf("no %s for a token that is renewed:\n%s", renewedBy, page)
+	}
 	bind(year)
 	soon.Resolves()
 	refused := w.records("Refused", address)
