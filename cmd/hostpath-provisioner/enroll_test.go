@@ -128,10 +128,11 @@ func TestEnrollWrites(t *testing.T) {
 		files       []string // with the token
 		says        string
 	}{
-		"here":              {own, "", []string{"state/token"}, "with the token in BASE/state/token"},
-		"to a directory":    {own, " --offline node-a -o BASE/out", []string{"out/kubeconfig-node-a"}, "BASE/out/kubeconfig-node-a until "},
-		"for all nodes":     {own, " --all -o BASE/out", []string{"out/kubeconfig-node-a"}, "BASE/out/kubeconfig-node-a until "},
-		"for all but one":   {own, " --all -o BASE/out", []string{"out/kubeconfig-node-a"}, "read node gone: "},
+		"here":           {own, "", []string{"state/token"}, "with the token in BASE/state/token"},
+		"to a directory": {own, " --offline node-a -o BASE/out", []string{"out/kubeconfig-node-a"}, "BASE/out/kubeconfig-node-a until "},
+		"for all nodes":  {own, " --all -o BASE/out", []string{"out/kubeconfig-node-a"}, "BASE/out/kubeconfig-node-a until "},
+		"for all but one": {own, " --all -o BASE/out", []string{"out/kubeconfig-node-a"},
+			"read node gone: "},
 		"to be seen":        {own, " --offline node-a", nil, own},
 		"of another node":   {unsigned("node-b", 0), "", nil, "the server gave one that is not bound to it"},
 		"of no node":        {"rubbish", " --offline node-a", nil, "the server gave one that is not bound to it"},
