@@ -83,6 +83,8 @@ const deletion = `# What a cluster administrator removes when no node runs the d
 #
 #   kubectl delete csistoragecapacities -n NAMESPACE -l csi.storage.k8s.io/managed-by=hostpath-provisioner,csi.storage.k8s.io/drivername=PROVISIONER
 #
+# Where --claim-index was applied, give it here, too: an API server before 1.36 lacks its kind.
+#
 # Volumes and their data stay. A PersistentVolume that is deleted later keeps a finalizer that no daemon takes off:
 # see uninstall.md, "A PersistentVolume that is left".
 `

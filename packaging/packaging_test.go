@@ -271,15 +271,15 @@ func TestNoPods(t *testing.T) {
 }
 
 // The policy of the claim index is printed where it is asked for alone, to be applied and to be
-// removed: a server before Kubernetes 1.36
-// does not know its kind.
+// removed: a server before Kubernetes 1.36 does not know its kind. Who removes the rest is told.
 func TestClaimIndexIsAskedFor(t *testing.T) {
 	for _, o := range []Options{{ClaimIndex: true}, {ClaimIndex: true, Delete: true}, {},
 		{Delete: true}} {
 		o.Namespace, o.Provisioner = "s", "p"
 		text := Manifests(o)
 		if strings.Contains(text, claimindex.VolumesManifest+claimindex.Manifest) != o.ClaimIndex ||
-			strings.Contains(text, "kind: Mutating") != o.ClaimIndex {
+			strings.Contains(text, "kind: Mutating") != o.ClaimIndex ||
+			strings.Contains(text, "Where --claim-index was applied") != o.Delete {
 			t.Errorf("%+v prints\n%s", o, text)
 		}
 	}

@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
@@ -233,7 +232,8 @@ func (p *program) prove(ctx context.Context, cfg config.Config) error {
 	return err
 }
 
-// enrollOffline prints or writes kubeconfigs for other nodes.
+// enrollOffline prints or writes kubeconfigs for other nodes. One that gets none
+// does not stop the next.
 func (p *program) enrollOffline(ctx context.Context, o enrolling, stdin io.Reader) error {
 	o.admin = cmp.Or(o.admin, adminKubeconfig())
 	admin, err := p.administrator(o, cmp.Or(o.namespace, kube.DefaultNamespace), stdin)
@@ -242,25 +242,28 @@ func (p *program) enrollOffline(ctx context.Context, o enrolling, stdin io.Reade
 	}
 	nodes := []string{o.offline}
 	if o.all {
-		labels, err := admin.Hostnames(ctx)
-		if err != nil {
-			return err
+		nodes = nil
+		note := func(node *corev1.Node) { nodes = append(nodes, node.Name) }
+		if err := admin.EachNode(ctx, note); err != nil {
+			return ofAdministrator(err)
 		}
-		nodes = slices.Sorted(maps.Keys(labels))
 	}
+	var errs []error
 	for _, node := range nodes {
-		if err := p.enrollOne(ctx, o, admin, node); err != nil {
-			return err
+		e, err := enrolled(ctx, admin, node, o.life)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if err := p.passOn(o, e, node); err != nil {
+			return errors.Join(append(errs, err)...)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-func (p *program) enrollOne(ctx context.Context, o enrolling, admin *kube.Client, node string) error {
-	e, err := enrolled(ctx, admin, node, o.life)
-	if err != nil {
-		return err
-	}
+// passOn prints or writes the kubeconfig of another node.
+func (p *program) passOn(o enrolling, e kube.Enrolled, node string) error {
 	text, err := e.Kubeconfig("")
 	if err != nil {
 		return err

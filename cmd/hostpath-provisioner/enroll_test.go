@@ -111,7 +111,7 @@ func granting(given string) http.HandlerFunc {
 		case strings.HasSuffix(r.URL.Path, "/nodes/node-a"):
 			fmt.Fprint(w, `{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "node-a", "uid": "n", "labels": {"kubernetes.io/hostname": "a"}}}`)
 		case strings.HasSuffix(r.URL.Path, "/nodes"):
-			fmt.Fprint(w, `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "node-a", "labels": {"kubernetes.io/hostname": "a"}}}]}`)
+			fmt.Fprint(w, `{"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "gone"}}, {"metadata": {"name": "node-a"}}]}`)
 		default:
 			http.NotFound(w, r)
 		}
@@ -119,7 +119,8 @@ func granting(given string) http.HandlerFunc {
 }
 
 // What is written where: with a file of its own for the token on the node, and in one file for
-// another machine. A token that is not the node's is not written.
+// another machine. A token that is not the node's is not written. Of all nodes, one without labels
+// is one, and one that fails does not stop the others.
 func TestEnrollWrites(t *testing.T) {
 	own := unsigned("node-a", 0)
 	for name, c := range map[string]struct {
@@ -127,9 +128,11 @@ func TestEnrollWrites(t *testing.T) {
 		files       []string // with the token
 		says        string
 	}{
-		"here":              {own, "", []string{"state/token"}, "with the token in BASE/state/token"},
-		"to a directory":    {own, " --offline node-a -o BASE/out", []string{"out/kubeconfig-node-a"}, "BASE/out/kubeconfig-node-a until "},
-		"for all nodes":     {own, " --all -o BASE/out", []string{"out/kubeconfig-node-a"}, "BASE/out/kubeconfig-node-a until "},
+		"here":           {own, "", []string{"state/token"}, "with the token in BASE/state/token"},
+		"to a directory": {own, " --offline node-a -o BASE/out", []string{"out/kubeconfig-node-a"}, "BASE/out/kubeconfig-node-a until "},
+		"for all nodes":  {own, " --all -o BASE/out", []string{"out/kubeconfig-node-a"}, "BASE/out/kubeconfig-node-a until "},
+		"for all but one": {own, " --all -o BASE/out", []string{"out/kubeconfig-node-a"},
+			"read node gone: "},
 		"to be seen":        {own, " --offline node-a", nil, own},
 		"of another node":   {unsigned("node-b", 0), "", nil, "the server gave one that is not bound to it"},
 		"of no node":        {"rubbish", " --offline node-a", nil, "the server gave one that is not bound to it"},

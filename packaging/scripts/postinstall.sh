@@ -3,11 +3,21 @@
 # any; rpm with the number of versions that are installed now. Nothing is started that did not run.
 set -e
 
+# Where rpm calls preremove.sh, the other version's program is in the place of this one.
+keep() { ln -f /usr/bin/hostpath-provisioner /usr/libexec/hostpath-provisioner/withdraw || true; }
+
 case "$1" in
 configure) before=$2 ;;
-abort-*) exit 0 ;;
-1) before= ;;
-*) before=some ;;
+abort-*)
+	# By preremove.sh, for a version that does not come.
+	if [ -e /run/hostpath-provisioner-stopped ]; then
+		rm /run/hostpath-provisioner-stopped
+		systemctl start --no-block hostpath-provisioner.service || true
+	fi
+	exit 0
+	;;
+1) before= && keep ;;
+*) before=some && keep ;;
 esac
 
 say() { echo "hostpath-provisioner: $*"; }

@@ -3,11 +3,13 @@
 set -e
 
 # The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.
-withdraw() { timeout 30 /usr/bin/hostpath-provisioner withdraw-capacity 2>/dev/null || true; }
+withdraw() { timeout 30 "$program" withdraw-capacity 2>/dev/null || true; }
+program=/usr/bin/hostpath-provisioner
+kept=/usr/libexec/hostpath-provisioner/withdraw
 
 case "$1" in
 remove | 0) ;;
-upgrade) # dpkg's, with the other version. rpm calls this when the other version's program is there.
+upgrade) # dpkg's, with the other version.
 	# Before 0.2 nothing was published: what is there would stay, and be compared for ever.
 	# postremove.sh starts the service.
 	if dpkg --compare-versions "$2" lt 0.2.0~; then
@@ -15,6 +17,20 @@ upgrade) # dpkg's, with the other version. rpm calls this when the other version
 			systemctl stop hostpath-provisioner.service || true
 			: >/run/hostpath-provisioner-stopped
 		fi
+		withdraw
+	fi
+	exit 0
+	;;
+1) # rpm's, when the other version is there. One that publishes has its own program kept by now.
+	if [ -x $kept ] && ! [ $kept -ef $program ]; then
+		program=$kept
+		case $(systemctl show -P ActiveState hostpath-provisioner.service 2>/dev/null) in
+		'' | inactive | failed) ;;
+		*) # It may be this version yet, or be about to become the other one.
+			systemctl daemon-reload || true
+			timeout 60 systemctl restart hostpath-provisioner.service || true
+			;;
+		esac
 		withdraw
 	fi
 	exit 0

@@ -60,10 +60,9 @@ const (
 	told     = "timeout 60 sh -c 'until kubectl get events -o name --field-selector=reason=ProvisioningSucceeded | grep -q .; do sleep 0.1; done'; "
 )
 
-// readme goes the way of the README with the .rpm, which is not installed yet, and returns the
-// directory of the claim. The disk is the one that was there, as a new node's may have been
-// another's.
-func (e *environment) readme() (directory string) {
+// readme goes the way of the README with the .rpm, which is not installed yet, to a claim. The disk
+// is the one that was there, as a new node's may have been another's.
+func (e *environment) readme() {
 	const install = "Install on a node"
 	e.unmount()
 	e.sh("sed -i '/ \\/srv\\/fast /d' /etc/fstab")
@@ -79,7 +78,7 @@ func (e *environment) readme() (directory string) {
 	volumes := e.docs("README.md", "First claim", describe, bound+describe,
 		"provisioner volumes", "provisioner volumes | grep -e CLAIM -e default/data")
 	e.sample(unmeasured(volumes), "README.md", "First claim", 0)
-	return e.bound("data")
+	e.bound("data")
 }
 
 // unmeasured is a list of volumes without what they take: it has that once one of them was measured.
@@ -207,7 +206,17 @@ description: the configuration of 0.1.0
 contents:
   - {src: config.toml, dst: /etc/hostpath-provisioner/config.toml, type: config|noreplace}
   - {src: unit, dst: /usr/lib/systemd/system/hostpath-provisioner.service}
+  - {src: program, dst: /usr/bin/hostpath-provisioner, file_info: {mode: 0755}}
+scripts:
+  postinstall: post
 `
+
+// fails is an even earlier one, which does not get as far as its files.
+var fails = strings.ReplaceAll(earlier, "0.1.0", "0.0.9") + "  preinstall: pre\n"
+
+// restarts is what its scriptlet did.
+const restarts = "systemctl daemon-reload\n" +
+	"systemctl try-restart --no-block hostpath-provisioner.service\n"
 
 // pack makes a package of the nfpm.yaml in a directory, and passes it to the machine.
 func (e *environment) pack(dir, kind string) {
@@ -222,30 +231,70 @@ func (e *environment) packEarlier() {
 	e.Must(os.Mkdir(dir, 0o755), "a directory")
 	for name, text := range map[string]string{
 		"config.toml": "# 0.1.0\n[pool.fast]\n", "nfpm.yaml": earlier,
-		"unit": "[Service]\nExecStart=/bin/sleep infinity\n",
+		"unit":    "[Service]\nExecStart=/usr/bin/hostpath-provisioner\n",
+		"program": "#!/bin/sh\nexec sleep infinity\n", "post": restarts, "pre": "exit 1\n",
 	} {
 		e.Must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), name)
 	}
 	for _, kind := range []string{"deb", "rpm"} {
 		e.pack(dir, kind)
 	}
+	e.Must(os.WriteFile(filepath.Join(dir, "nfpm.yaml"), []byte(fails), 0o644), "a package that fails")
+	e.pack(dir, "deb")
 }
 
-// downgrade goes back to 0.1.0: what the scheduler was told of this node does not stay, as nobody
-// would take it back, and the service runs on. It fails without "upgrade" in preremove.sh.
+// What the scheduler was told.
+const (
+	capacities = "kubectl get csistoragecapacities -A -o name"
+	compares   = "kubectl get csidriver " + service + " -o jsonpath='{.spec.storageCapacity}'"
+	runs       = "readlink /proc/$(systemctl show -P MainPID " + service + ")/exe"
+)
+
+// publishes waits until the scheduler is told of this node. It compares some minutes later where
+// that was withdrawn before.
+func (e *environment) publishes() { e.eventually(capacities, "csistoragecapacity") }
+
+// goesBack goes to 0.1.0 by a command: what the scheduler was told of this node does not stay, as
+// nobody would take it back.
+func (e *environment) goesBack(command string) {
+	e.sh(command)
+	e.is(capacities, "")
+	e.is(compares, "false")
+}
+
+// downgrade: the service runs on, also where nothing comes of it. It fails without "upgrade" in
+// preremove.sh, and without "abort-upgrade" in postinstall.sh.
 func downgrade(e *environment) {
 	e.packEarlier()
-	const published = "kubectl get csistoragecapacities -A -o name"
-	const compares = "kubectl get csidriver " + service + " -o jsonpath='{.spec.storageCapacity}'"
-	e.eventually(published, "csistoragecapacity")
+	e.publishes()
 	e.eventually(compares, "true")
-	e.sh("dpkg --force-confold -i /shared/*0.1.0*.deb </dev/null")
-	e.is(published, "")
-	e.is(compares, "false")
-	e.eventually("readlink /proc/$(systemctl show -P MainPID "+service+")/exe", "/bin/sleep")
+	e.fails("dpkg -i /shared/*0.0.9*.deb </dev/null", "pre-installation script")
+	e.status("2 of 2 pools open")
+	e.publishes()
+	e.goesBack("dpkg --force-confold -i /shared/*0.1.0*.deb </dev/null")
+	e.eventually(runs, "/bin/sleep")
 	e.dpkg(deb[1])
 	e.status("2 of 2 pools open")
-	e.eventually(published, "csistoragecapacity")
+	e.publishes()
+}
+
+// downgradeRPM is that with rpm: the service runs, runs on as it was, and is stopped. It fails
+// without the link of postinstall.sh.
+func downgradeRPM(e *environment) {
+	const older = "rpm -U --nodeps --oldpackage %s /shared/*0.1.0*.rpm"
+	const back = "rpm -U --nodeps /shared/packages/hostpath-provisioner-*.x86_64.rpm"
+	for _, how := range []string{"", "--nopost"} { // which has it start nothing
+		e.publishes()
+		e.goesBack(fmt.Sprintf(older, how))
+		e.eventually(runs, "/bin/sleep")
+		e.sh(back)
+	}
+	e.publishes()
+	e.sh("systemctl stop " + service)
+	e.goesBack(fmt.Sprintf(older, ""))
+	e.fails("systemctl is-active "+service, "inactive")
+	e.sh(back + "; systemctl start " + service)
+	e.eventually("hostpath-provisioner status", "1 of 1 pool open")
 }
 
 // conffile goes from 0.1.0 to the package and to one whose example differs, as an unattended

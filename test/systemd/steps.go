@@ -34,7 +34,9 @@ var story = []step{
 	{"a version that publishes no capacity: what was published is withdrawn before", downgrade},
 	{"the .deb's removal keeps volumes, configuration and state; purging never removes a volume", purge},
 	{"a configuration that the packages of 0.1.0 brought stays as it was edited, with .deb and .rpm", conffile},
-	{"the .rpm installs, starts nothing, works by the README's commands, is upgraded, and goes without a volume", rpm},
+	{"the .rpm installs, starts nothing, works by the README's commands, is upgraded", rpm},
+	{"with rpm, too, what was published is withdrawn before such a version", downgradeRPM},
+	{"the .rpm goes without a volume", rpmRemoval},
 	{"kubectl takes its commands of the other pages", otherPages},
 	{"no command of the pages was left out", everyCommand},
 }

@@ -264,14 +264,22 @@ func rpm(e *environment) {
 	e.is("systemctl is-enabled "+service+" || true", "disabled")
 	e.sh("rpm -e hostpath-provisioner")
 	e.sh(leftVolumes)
-	dir := e.readme()
+	e.readme()
+	const told = "kubectl get csistoragecapacities -A -o jsonpath='{.items[*].metadata.uid}'"
+	e.publishes()
+	before := e.sh(told)
 	e.docs("upgrade.md", "Upgrade on Fedora and RHEL", "rpm -U hostpath-provisioner-*.x86_64.rpm", "rpm -U --nodeps /shared/packages-newer/hostpath-provisioner-*.x86_64.rpm")
 	e.says(e.sh("hostpath-provisioner version; cat /etc/hostpath-provisioner/config.toml"), "+after.", `path = "/srv/fast"`)
 	e.eventually("hostpath-provisioner status", "+after.")
 	e.status("1 of 1 pool open")
 	e.sh("rpm -U --nodeps --oldpackage /shared/packages/hostpath-provisioner-*.x86_64.rpm")
 	e.eventually("hostpath-provisioner status || true", "1 of 1 pool open")
-	e.bound("data")
+	e.is(told, before) // by neither
+}
+
+// Volumes stay, and nothing of the package does.
+func rpmRemoval(e *environment) {
+	dir := e.bound("data")
 	e.sh("echo data > " + dir + "/file")
 	e.docs("uninstall.md", "Remove on Fedora and RHEL")
 	e.is("systemctl is-active "+service+" || true", "inactive")
