@@ -88,4 +88,5 @@ await step("another provisioner's volume is adopted: dry first, then done", asyn
   await section('Volumes')
   await row('old').getByText('bound').waitFor()
   assert.equal(inside(`cat /srv/fast/${volume}/data`), 'kept')
+  await section('Pools')
 })
