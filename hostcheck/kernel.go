@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -22,11 +23,24 @@ type Feature struct {
 	Without string `json:"without,omitempty"`
 }
 
-func (f Feature) String() string {
-	if f.Has == nil {
-		return "whether the kernel has " + f.Name + " is not known: this process may not ask"
+// Lacking are lines for people: what the kernel lacks, and in one what is not known, as of a unit
+// whose filter of system calls refuses the questions.
+func Lacking(all []Feature) (lines []string) {
+	var unknown []string
+	for _, f := range all {
+		switch {
+		case f.Has == nil:
+			unknown = append(unknown, f.Name)
+		case !*f.Has:
+			lines = append(lines,
+				fmt.Sprintf("the kernel lacks %s (Linux %s): %s", f.Name, f.Since, f.Without))
+		}
 	}
-	return fmt.Sprintf("the kernel lacks %s (Linux %s): %s", f.Name, f.Since, f.Without)
+	if unknown != nil {
+		lines = append(lines, fmt.Sprintf("whether the kernel has %s is not known: "+
+			"this process may not ask", strings.Join(unknown, ", ")))
+	}
+	return lines
 }
 
 // features are asked for one by one: ask returns nil where the kernel has it, errLacks where it

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/fstest"
 	"unsafe"
@@ -115,14 +116,17 @@ func TestCgroupKill(t *testing.T) {
 }
 
 func TestKernelTells(t *testing.T) {
-	no := false
-	lacking := Feature{"quotactl_fd(2)", "5.14", &no, "pools stay closed"}
-	for f, want := range map[Feature]string{
-		lacking:        "the kernel lacks quotactl_fd(2) (Linux 5.14): pools stay closed",
-		{Name: "this"}: "whether the kernel has this is not known: this process may not ask",
-	} {
-		if got := f.String(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+	yes, no := true, false
+	got := Lacking([]Feature{
+		{Name: "one"}, {Name: "another", Has: &yes},
+		{"quotactl_fd(2)", "5.14", &no, "pools stay closed"},
+		{Name: "a third"},
+	})
+	want := []string{
+		"the kernel lacks quotactl_fd(2) (Linux 5.14): pools stay closed",
+		"whether the kernel has one, a third is not known: this process may not ask",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

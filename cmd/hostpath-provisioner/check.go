@@ -290,10 +290,8 @@ func (p *program) writeChecked(c checked) error {
 		p.writeFinding("host", f)
 	}
 	fmt.Fprintf(w, "\nSELinux is %s\n%s\n", c.SELinux, landlockOf(c.Landlock))
-	for _, f := range c.Kernel {
-		if f.Has == nil || !*f.Has {
-			fmt.Fprintln(w, f)
-		}
+	for _, line := range hostcheck.Lacking(c.Kernel) {
+		fmt.Fprintln(w, line)
 	}
 	return nil
 }
