@@ -18,6 +18,11 @@ GO      := go
 GOFLAGS += -trimpath
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
+# The suite of Debian that test-systemd and test-vm boot; and what the chapter kernel of test-vm boots, too: vmlinuz
+# files, with spaces between.
+export DEBIAN ?= bookworm
+export KERNELS
+
 .DEFAULT_GOAL := build
 .PHONY: test-upgrade
 .PHONY: help build demo test quick lint alerts unit e2e trials bench bench-scale pictures test-nodes test-upstream test-storm test-hang test-hostile footprint fuzz deps clean install packages test-vm test-chaos test-soak test-model test-fleet test-identity test-crash test-moves deps-systemd test-systemd test-kubeadm test-csi test-charts test-snapshots test-versions identity

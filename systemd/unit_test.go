@@ -159,6 +159,8 @@ func TestLifecycle(t *testing.T) {
 	}
 	wantSettings(t, csiFile, map[string][]string{
 		"ExecStart":               {"/usr/libexec/hostpath-provisioner/csi-node"},
+		"ExecStopPost":            {"/usr/libexec/hostpath-provisioner/csi-node --thaw"},
+		"Delegate":                {""}, // in a cgroup of its own
 		"Requires":                {CSISocket},
 		"StartLimitIntervalSec":   {"0"},
 		"CapabilityBoundingSet":   {"CAP_SYS_ADMIN CAP_DAC_READ_SEARCH"},

@@ -46,6 +46,8 @@ type checked struct {
 	// Landlock is the ABI that the daemon can use here, 0 for none; absent where this process may
 	// not ask.
 	Landlock *int `json:"landlock,omitempty"`
+	// Kernel is what the kernel may lack beside Landlock.
+	Kernel []hostcheck.Feature `json:"kernel"`
 }
 
 // poolCheck is a report with a hint beside each finding.
@@ -147,7 +149,7 @@ func (p *program) reloadable(cfg config.Config) error {
 
 func (p *program) check(ctx context.Context, pools []config.Pool, deadline time.Duration, asJSON bool) error {
 	all := checked{Schema: daemon.SchemaVersion, Pools: p.checkAll(ctx, pools, deadline),
-		Host: []finding{}, SELinux: selinux.Mode()}
+		Host: []finding{}, SELinux: selinux.Mode(), Kernel: hostcheck.Kernel(os.DirFS("/"))}
 	p.addTrouble(all.Pools)
 	if abi, known := confine.ABI(); known {
 		all.Landlock = &abi
@@ -287,8 +289,11 @@ func (p *program) writeChecked(c checked) error {
 	for _, f := range c.Host {
 		p.writeFinding("host", f)
 	}
-	_, err := fmt.Fprintf(w, "\nSELinux is %s\n%s\n", c.SELinux, landlockOf(c.Landlock))
-	return err
+	fmt.Fprintf(w, "\nSELinux is %s\n%s\n", c.SELinux, landlockOf(c.Landlock))
+	for _, line := range hostcheck.Lacking(c.Kernel) {
+		fmt.Fprintln(w, line)
+	}
+	return nil
 }
 
 func landlockOf(abi *int) string {
@@ -297,8 +302,11 @@ func landlockOf(abi *int) string {
 		return "whether Landlock is available is not known: " +
 			"this process's filter of system calls refuses the question"
 	case *abi == 0:
-		return "Landlock is not available on this kernel, " +
+		return "Landlock (ABI 2, Linux 5.19) is not available on this kernel, " +
 			"so that the daemon reaches every file that its capabilities allow"
+	case *abi < confine.ScopingABI:
+		return fmt.Sprintf("Landlock is available (ABI %d); before ABI %d (Linux 6.12) it denies "+
+			"neither signals nor abstract sockets of other processes", *abi, confine.ScopingABI)
 	}
 	return fmt.Sprintf("Landlock is available (ABI %d)", *abi)
 }

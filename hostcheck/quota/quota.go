@@ -105,7 +105,7 @@ func StateOf(fd int) (State, error) {
 	s := stateV{version: 1} // FS_QSTATV_VERSION1
 	err := call(fd, CommandState, 0, unsafe.Pointer(&s))
 	switch {
-	case errors.Is(err, unix.ENOSYS) && missing():
+	case errors.Is(err, unix.ENOSYS) && errors.Is(Probe(), ErrNoCall):
 		return State{}, ErrNoCall
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ESRCH):
 		return State{}, nil
@@ -113,8 +113,18 @@ func StateOf(fd int) (State, error) {
 	return State{Counted: s.flags&counted != 0, Enforced: s.flags&enforced != 0}, err
 }
 
-// missing reports whether the kernel lacks the call. One that has it looks at the descriptor first.
-func missing() bool { return errors.Is(call(-1, CommandState, 0, nil), unix.ENOSYS) }
+// Probe returns nil where the kernel has the call, ErrNoCall where it lacks it, and another error
+// where this process may not ask. A kernel that has it looks at the descriptor first.
+func Probe() error {
+	err := call(-1, CommandState, 0, nil)
+	switch {
+	case errors.Is(err, unix.EBADF):
+		return nil
+	case errors.Is(err, unix.ENOSYS):
+		return ErrNoCall
+	}
+	return err
+}
 
 // Get returns what a project takes and may take.
 func Get(fd int, id uint32) (Usage, error) {

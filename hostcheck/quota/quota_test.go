@@ -173,8 +173,8 @@ func TestWithoutQuotas(t *testing.T) {
 	if _, err := StateOf(-1); !errors.Is(err, unix.EBADF) {
 		t.Errorf("the state behind a closed descriptor: %v", err)
 	}
-	if missing() {
-		t.Error("this kernel is said to lack quotactl_fd(2)")
+	if err := Probe(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // machine is a container with a systemd of its own. Its disk lives as long as this process, through
@@ -251,7 +252,7 @@ type inputs struct {
 
 // base is for the packages of this project alone.
 var base = inputs{
-	suite: "bookworm",
+	suite: rig.Debian(),
 	packages: []string{
 		"systemd", "systemd-sysv", "dbus", "e2fsprogs", "util-linux", "mount", "procps", "rpm", "man-db",
 	},
@@ -297,7 +298,7 @@ func findTree(say io.Writer, of inputs) (string, error) {
 		return tree, nil
 	}
 	began := time.Now()
-	fmt.Fprintf(say, "building a Debian tree in %s\n", tree)
+	fmt.Fprintf(say, "building a tree of Debian %s in %s\n", of.suite, tree)
 	if err := buildTree(tree, of); err != nil {
 		return "", err
 	}

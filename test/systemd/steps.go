@@ -8,6 +8,7 @@ import (
 
 // story is what is shown, in order.
 var story = []step{
+	{"with an older systemd dpkg and rpm refuse, and name the version that is needed", older},
 	{"the .deb installs, starts nothing, says what comes next, and warns of kubevirt's old unit", install},
 	{"from an empty disk to the first claim by the commands of the pages, with kubectl; and away with it", firstClaim},
 	{"a second pool beside it", configure},
@@ -61,6 +62,22 @@ var (
 	deb   = []string{"hostpath-provisioner_*_amd64.deb", "/shared/packages/hostpath-provisioner_*_amd64.deb"}
 	newer = []string{"hostpath-provisioner_*_amd64.deb", "/shared/packages-newer/hostpath-provisioner_*_amd64.deb"}
 )
+
+// older has databases of packages in which systemd is another version. It fails without the
+// packages' dependency.
+func older(e *environment) {
+	const needed = "depends on systemd (>= 252); however:\n  Version of systemd on system is 251."
+	e.fails(`cp -a /var/lib/dpkg /run/dpkg
+		sed -i '/^Package: systemd$/,/^$/s/^Version: .*/Version: 251/' /run/dpkg/status
+		mkdir /run/older
+		dpkg --no-triggers --admindir=/run/dpkg --instdir=/run/older -i `+deb[1], needed)
+	const rpm = "--dbpath /run/rpm"
+	const install = "rpm " + rpm + " -i --test /shared/packages/*.x86_64.rpm"
+	e.stub("251", rpm)
+	e.fails(install, "systemd >= 252 is needed by hostpath-provisioner")
+	e.stub("252", rpm)
+	e.sh(install + "; rm -r /run/dpkg /run/older /run/rpm")
+}
 
 // It fails when the postinst enables the service.
 func install(e *environment) {

@@ -90,7 +90,8 @@ func buildDisk(ctx context.Context, aside image) error {
 	if err := compile(ctx, agent, "./test/vm/agent"); err != nil {
 		return err
 	}
-	script := exec.CommandContext(ctx, filepath.Join(rig.Root(), "test/vm/image/build.sh"), string(aside), agent)
+	script := exec.CommandContext(ctx, filepath.Join(rig.Root(), "test/vm/image/build.sh"),
+		string(aside), agent, rig.Debian())
 	if out, err := script.CombinedOutput(); err != nil {
 		return fmt.Errorf("test/vm/image/build.sh: %w\n%s", err, out)
 	}
@@ -124,7 +125,7 @@ func bootOnce(ctx context.Context, at image) error {
 	return m.save(at.file("state"))
 }
 
-// recipeKey is a hash over the recipe's names and contents.
+// recipeKey is a hash over the recipe's names and contents, and the suite.
 func recipeKey() (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(recipe, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -136,6 +137,6 @@ func recipeKey() (string, error) {
 		sum.Write(data)
 		return err
 	})
-	fmt.Fprintln(sum, layout)
+	fmt.Fprintln(sum, layout, rig.Debian())
 	return hex.EncodeToString(sum.Sum(nil))[:12], err
 }

@@ -13,6 +13,7 @@
 //
 // Chapters (-only):
 //
+//	kernel    what check finds that the kernel lacks, and what the product does without
 //	selinux   the package's policy module confines; labels at birth, check, relabel, restorecon; purge; the CSI
 //	          driver: volumes and inline volumes of confined containers, and pauses of them
 //	disabled  the same machine, booted without SELinux
@@ -105,6 +106,7 @@ type chapter struct {
 }
 
 var chapters = []chapter{
+	{"kernel", (*play).kernel},
 	{"selinux", (*play).selinux},
 	{"disabled", (*play).disabled},
 	{"nfs", (*play).nfs},

@@ -76,6 +76,11 @@ const (
 // that altogether, and a volume is created in one directory and renamed into another.
 const leastABI = 2
 
+// ScopingABI is the first that denies signals to, and abstract sockets of, other processes.
+// What the ones before it do not deny otherwise, truncate(2) and ioctl(2) of devices, the filter
+// of system calls does.
+const ScopingABI = 6
+
 // ABI returns the version of Landlock of this kernel, 0 if there is none that can be used. known is
 // false where a filter of system calls refused the question, as that of a unit does with EPERM.
 func ABI() (abi int, known bool) {

@@ -1,43 +1,42 @@
 #!/bin/sh
-# build.sh OUT AGENT: makes a Debian machine in the directory OUT: root.img (ext4, labelled for SELinux),
-# vmlinuz, initrd. AGENT is the static program that takes commands over virtio-serial.
+# build.sh OUT AGENT SUITE: makes a machine of this suite of Debian in the directory OUT: root.img (ext4, labelled for
+# SELinux), vmlinuz, initrd. AGENT is the static program that takes commands over virtio-serial.
 #
 # Everything comes from Debian's packages. The kernel is unpacked, not installed: nothing builds an
 # initramfs or a boot loader. Labels are written here by setfiles, so that no boot has to relabel.
 set -eu
-out=$1 agent=$2
+out=$1 agent=$2 suite=$3
 here=$(cd "$(dirname "$0")" && pwd)
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 mkdir -p "$out"
 tree=$out/tree
-trap 'rm -rf "$tree"' EXIT
+trap 'rm -rf "$tree" "$out"/debian.sources "$out"/sources.list' EXIT
 rm -rf "$tree"
 
 # What the steps use, by package: the policy and its compiler, filesystems, device-mapper, NFS, what runs pods.
 packages=systemd,systemd-sysv,udev,dbus,kmod,iproute2,procps,util-linux,\
 selinux-policy-default,selinux-policy-src,selinux-policy-dev,policycoreutils,selinux-utils,checkpolicy,semodule-utils,\
 e2fsprogs,xfsprogs,dmsetup,nfs-kernel-server,nfs-common,attr,make,m4,containerd,runc
-# From where this system has its own packages: another mirror may not be reached from here.
+# From where this system has its own packages, and the tree's suite: another mirror may not be reached from here.
 sources=
 for file in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list; do
 	[ -z "$sources" ] && [ -s "$file" ] && sources=$file
 done
 [ -n "$sources" ] || { echo "build.sh: apt has no sources here" >&2; exit 1; }
+own=$(. /etc/os-release && echo "$VERSION_CODENAME")
+sed "s/\b$own\b/$suite/g" "$sources" >"$out/$(basename "$sources")"
 mmdebstrap --quiet --mode=root --variant=minbase --include="$packages" \
 	--aptopt='Acquire::Retries "3"' \
 	--dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-	bookworm "$tree" "$sources"
+	--customize-hook="sh -eu $here/kernel.sh \"\$1/kernel\"" \
+	"$suite" "$tree" "$out/$(basename "$sources")"
 
 # The kernel, unpacked.
-kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
-[ -n "$kernel" ] || { echo "build.sh: apt knows no linux-image-cloud-amd64" >&2; exit 1; }
-mkdir -p "$out/kernel"
-(cd "$out/kernel" && rm -f ./*.deb && apt-get -qq -o Acquire::Retries=3 download "$kernel" && dpkg-deb -x ./*.deb "$tree/kernel")
 version=$(ls "$tree/kernel/lib/modules")
 cp "$tree/kernel/boot/vmlinuz-$version" "$out/vmlinuz"
 mkdir -p "$tree/usr/lib/modules"
 mv "$tree/kernel/lib/modules/$version" "$tree/usr/lib/modules/$version"
-rm -rf "$tree/kernel" "$out/kernel"
+rm -rf "$tree/kernel"
 chroot "$tree" depmod "$version"
 
 # container.te and its file contexts: Debian's binary policy has no container_t and no container_file_t.
@@ -85,7 +84,11 @@ for module in virtio_pci virtio_blk ext4; do
 done | awk -v tree="$tree" '$1 == "insmod" && !seen[$2]++ { print tree $2 }' >"$init/list"
 n=10
 while read -r module; do
-	cp "$module" "$init/modules/$n-$(basename "$module")"
+	to=$init/modules/$n-$(basename "$module" .xz)
+	case $module in
+	*.xz) xz -dc "$module" >"$to" ;; # Debian 13's
+	*) cp "$module" "$to" ;;
+	esac
 	n=$((n + 1))
 done <"$init/list"
 (cd "$init" && find . | cpio --quiet -o -H newc | gzip -1) >"$out/initrd"
