@@ -278,7 +278,7 @@ test-model-real: deps build $(BUILD)/controlplane ## orders that the model choos
 	@$(GO) test $(GOFLAGS) -tags modelreal -count=1 -timeout 0 -run '^(TestFilesystems|TestServerRestored|TestLong|TestRandom)$$' -v ./test/model -args $(MODELFLAGS)
 
 identity: build $(BUILD)/controlplane
-	@$(RERUN) $(GOFLAGS) -count=1 ./test/identity
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 30m ./test/identity
 
 test-identity: deps identity $(BUILD)/prometheus ## a thief of one node's token, on a confined cluster
 	@HOSTPATH_CONFINED=1 $(GO) test $(GOFLAGS) -count=1 -timeout 40m -parallel 6 -skip '$(UNCONFINED)' ./test/e2e ./test/everynode

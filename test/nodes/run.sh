@@ -45,6 +45,11 @@ export CGO_ENABLED=0
 go vet -trimpath -tags nodes ./test/nodes
 go build -trimpath -o .build/prove ./test/prove # the demonstration is one of the steps
 cd test/nodes
+failed=
 for each in $tests; do # each in a process of its own: all of them have a node-a
-	go test -trimpath -tags nodes -count=1 -run "^$each\$" -timeout "$limit" "$@"
+	ended=pass
+	go test -trimpath -tags nodes -count=1 -run "^$each\$" -timeout "$limit" "$@" || ended=fail failed=yes
+	# As test/groups.sh notes targets; KUBELETS is of versions.sh.
+	[ -z "${RESULTS-}" ] || printf '%s\ttest/nodes\t%s %s\t\n' $ended "$each" "$KUBELETS" >>"$RESULTS"
 done
+[ -z "$failed" ]

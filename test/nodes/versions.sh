@@ -2,8 +2,8 @@
 # usage: versions.sh VERSION KUBELET[,KUBELET...]
 #
 # Runs the stories on a control plane of one version of Kubernetes and with kubelets of others: the
-# first node has the first, and so on, and then the first again. How it ended is noted for the table
-# of test/versions, beside what make test-versions notes.
+# first node has the first, and so on, and then the first again. How each story ended is noted for
+# the table of test/versions, beside what make test-versions notes.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -16,8 +16,7 @@ for version in $(echo "$2" | tr , ' '); do
 done
 
 status=0
-CONTROLPLANE=$built/$1/controlplane KUBELET=${kubelets#,} sh test/nodes/run.sh || status=$?
-[ "$status" = 0 ] && ended=pass || ended=fail
-printf '%s\t\ttest-nodes KUBELET=%s\t\n' $ended "$2" >>"$built/$1/results" # as test/groups.sh
+CONTROLPLANE=$built/$1/controlplane KUBELET=${kubelets#,} KUBELETS=$2 RESULTS=$built/$1/results \
+	sh test/nodes/run.sh || status=$?
 go run ./test/versions table "$built"
 exit "$status"

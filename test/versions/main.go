@@ -142,23 +142,22 @@ func (f feature) show() string {
 	return strings.Join(all, ", ")
 }
 
-// kubelets is with which of them test/nodes ran (test/nodes/versions.sh).
+// kubelets are the stories of test/nodes that ran, and with which kubelets (test/nodes/run.sh).
 func kubelets(results map[key]result) string {
 	var all []string
 	for one, r := range results {
-		switch {
-		case !strings.HasPrefix(one.name, "test-nodes"):
-		case r.ended == "pass":
-			all = append(all, one.show())
-		default:
-			all = append(all, "**failed**: "+one.show())
+		if one.pkg != "test/nodes" {
+			continue
 		}
-	}
-	if len(all) == 0 {
-		return notRun
+		story, versions, _ := strings.Cut(one.name, " ")
+		cell := "`" + story + "` (" + versions + ")"
+		if r.ended != "pass" {
+			cell = "**failed**: " + cell
+		}
+		all = append(all, cell)
 	}
 	slices.Sort(all)
-	return strings.Join(all, ", ")
+	return cmp.Or(strings.Join(all, ", "), notRun)
 }
 
 // count tells how many tests of a package passed, and how many did not.

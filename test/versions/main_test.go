@@ -26,7 +26,7 @@ func TestTable(t *testing.T) {
 	write("versions/1.33/results", "pass\t\tdemo\t\nfail"+pkg+"TestClone\t\npass"+pkg+"TestClone\t\n"+
 		"skip"+pkg+"TestClaimIndex\tMutatingAdmissionPolicy is of Kubernetes 1.36\n"+
 		"fail"+pkg+"TestInlineVolume\t\n"+
-		"pass\t\ttest-nodes KUBELET=1.33\t\nfail\t\ttest-nodes KUBELET=1.32,1.33\t\n")
+		"pass\ttest/nodes\tTestNodes 1.33\t\nfail\ttest/nodes\tTestCSI 1.32,1.33\t\n")
 	write("versions/1.35/release", "v1.35.4\n")
 	write("versions/1.35/results", "pass"+pkg+"TestClone\t\npass\t\tdemo\t\n")
 	page := write("page.md", "before\n"+begin+"\n"+"| version | expansion | snapshots | test/e2e |\n|---|---|---|---|\n"+
@@ -54,7 +54,7 @@ func TestTable(t *testing.T) {
 		{"1.33.13", "inline volumes"}: "**failed**: `TestInlineVolume` (test/e2e)",
 		{"1.33.13", "claim index"}:    "lacks it: MutatingAdmissionPolicy is of Kubernetes 1.36",
 		{"1.33.13", "expansion"}:      "not run", // of this release
-		{"1.33.13", "real kubelets"}:  "**failed**: `make test-nodes KUBELET=1.32,1.33`, `make test-nodes KUBELET=1.33`",
+		{"1.33.13", "real kubelets"}:  "**failed**: `TestCSI` (1.32,1.33), `TestNodes` (1.33)",
 		{"1.33.13", "test/e2e"}:       "1 passed, 1 lack, **1 failed**",
 		{"1.33.13", "test/identity"}:  "not run",
 		{"1.34.4", "snapshots"}:       "was",
