@@ -22,39 +22,59 @@ import (
 )
 
 const sendLong = `Volume send writes a volume to standard output: its record, and each file with its
-data, holes, owner, mode, times, ACLs and attributes, with checksums. Stop its pods before, and
-until it is received. Sockets and devices are left out.`
+data, holes, owner, mode, times, ACLs and attributes, with checksums. Sockets and devices are left
+out. Its pods have to be stopped. Before the stream ends, the PersistentVolume gets an affinity that
+no node meets, so that no pod uses the volume until another node has received it; a stream during
+which it was written to does not end. The next call sends it anew, and --abort gives it back to its
+pods here: no stream of it is received then.
+
+With --backup the volume stays as it is, and its claim follows no such stream.`
+
+// sending is what the command line asks for.
+type sending struct{ abort, backup bool }
 
 func (p *program) sendCommand() *cobra.Command {
-	return &cobra.Command{
+	var o sending
+	c := &cobra.Command{
 		Use: "send VOLUME", Short: "Write a volume to standard output", Long: sendLong,
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			out := p.stdout.(*terminal)
-			if out.columns > 0 {
+			switch {
+			case o.abort && o.backup:
+				return usageError{errors.New("--abort and --backup exclude each other")}
+			case o.abort:
+				return p.takeBack(c.Context(), args[0])
+			case out.columns > 0:
 				return usageError{errors.New("standard output is a terminal")}
 			}
-			return p.send(c.Context(), args[0], out.to)
+			return p.send(c.Context(), args[0], o, out.to)
 		},
 	}
+	flags := c.Flags()
+	flags.BoolVar(&o.abort, "abort", false,
+		"send nothing: pods use the volume here again, and what was sent of it is not received")
+	flags.BoolVar(&o.backup, "backup", false,
+		"the volume stays in use here: its claim does not follow the stream")
+	return c
 }
 
-func (p *program) send(ctx context.Context, pv string, to io.Writer) error {
-	h, err := p.heldVolume(ctx, pv, true)
+func (p *program) send(ctx context.Context, pv string, o sending, to io.Writer) error {
+	h, err := p.sendable(ctx, pv)
 	if err != nil {
 		return err
 	}
-	if err := h.idle(ctx, p.node); err != nil {
-		return err
-	}
-	counted, err := h.store.Write(ctx, h.id, pv, nil, treecopy.Options{})
+	counted, err := h.store.Write(ctx, h.id, pv, nil, treecopy.Options{}, nil)
 	if err != nil {
 		return err
 	}
-	head := follow.Head{Cluster: h.cluster, At: p.now().UTC().Truncate(time.Second),
-		Entries: entriesOf(counted), Bytes: counted.Bytes}
-	if head.Stream, err = h.marked(ctx); err != nil {
-		return err
+	head := follow.Head{Stream: rand.Text(), Cluster: h.cluster,
+		At:      p.now().UTC().Truncate(time.Second),
+		Entries: entriesOf(counted), Bytes: counted.Bytes, Backup: o.backup}
+	if !o.backup {
+		if err := h.marked(ctx, head.Stream); err != nil {
+			return err
+		}
 	}
 	if h.object != nil {
 		head.AccessModes = h.object.Spec.AccessModes
@@ -69,19 +89,82 @@ func (p *program) send(ctx context.Context, pv string, to io.Writer) error {
 	shown := p.show(totalOf(head))
 	var done treecopy.Copied
 	shown.during(printable(pv), func() {
-		done, err = h.store.Write(ctx, h.id, pv, e, treecopy.Options{Work: shown.work})
+		done, err = h.store.Write(ctx, h.id, pv, e, treecopy.Options{Work: shown.work},
+			func() error { return h.last(ctx, head) })
 	})
 	if err == nil {
-		err = h.idle(ctx, p.node) // a pod that came since may have written
-	}
-	if err == nil {
 		err = e.End()
+	}
+	if err != nil && !o.backup { // nothing can have received it
+		err = errors.Join(err, h.back(context.WithoutCancel(ctx)))
 	}
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(p.stderr, "sent %s: %s\n", printable(pv), sentOf(done))
 	return nil
+}
+
+// sendable is a volume that no pod uses. What an earlier call left half done is undone.
+func (p *program) sendable(ctx context.Context, pv string) (h held, err error) {
+	h, err = p.heldVolume(ctx, pv, true)
+	if err == nil && h.record.Moving != "" && h.record.Sent != "" {
+		if err = h.back(ctx); err == nil {
+			h, err = p.heldVolume(ctx, pv, true)
+		}
+	}
+	if err == nil {
+		err = h.idle(ctx)
+	}
+	return h, err
+}
+
+// last is done between a stream's data and its end: from then on no pod uses the volume, until it
+// is received or taken back.
+func (h held) last(ctx context.Context, head follow.Head) error {
+	if h.object != nil && h.object.Spec.ClaimRef != nil && !head.Backup {
+		if err := follow.Park(ctx, h.options(), h.record.PV, head.Stream); err != nil {
+			return err
+		}
+	}
+	return h.idle(ctx) // a pod that came since may have written
+}
+
+// back is follow.TakeBack.
+func (h held) back(ctx context.Context) error {
+	if h.object == nil && h.record.Moving == "" {
+		return nil // there is none, or another node is about to make it
+	}
+	return follow.TakeBack(ctx, h.options(), h.record.PV)
+}
+
+func (h held) options() follow.Options {
+	return follow.Options{Self: h.self, From: h.self.Node, Store: h.store, Identity: h.id,
+		API: h.client, Pool: planPool(h.pool)}
+}
+
+func planPool(p config.Pool) plan.Pool {
+	return plan.Pool{Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source}
+}
+
+// takeBack is send --abort.
+func (p *program) takeBack(ctx context.Context, pv string) error {
+	h, err := p.heldVolume(ctx, pv, true)
+	switch {
+	case err != nil:
+		return err
+	case h.record.Sent == "":
+		return fmt.Errorf("volume %s was not sent", printable(pv))
+	case h.object != nil && !h.here(p.node):
+		return fmt.Errorf("volume %s is of node %q and %s: it was received", printable(pv),
+			h.object.Labels[plan.NodeLabel], plan.PathOf(h.object))
+	case h.object == nil && h.record.Moving == "":
+		return fmt.Errorf("volume %s has no PersistentVolume: it is being received", printable(pv))
+	}
+	if err = h.back(ctx); err == nil {
+		fmt.Fprintf(p.stdout, "%s is node %s's again\n", printable(pv), p.node)
+	}
+	return err
 }
 
 // entriesOf is how many entries are in the volume's own directory and below.
@@ -109,7 +192,8 @@ func sentOf(c treecopy.Copied) string {
 }
 
 // idle is why a volume cannot be sent now, nil if it can.
-func (h held) idle(ctx context.Context, node string) error {
+func (h held) idle(ctx context.Context) error {
+	node := h.self.Node
 	switch v := h.object; {
 	case h.record.Place != record.InPool:
 		return fmt.Errorf("volume %s is %s", h.record.PV, h.record.Place.Describe())
@@ -131,20 +215,16 @@ func (h held) idle(ctx context.Context, node string) error {
 	return err
 }
 
-// marked notes in the record and on the object that there is a new stream, and returns its UID. A
-// volume whose object is gone is being received: that goes on with the stream that it had.
-func (h held) marked(ctx context.Context) (stream string, err error) {
-	if h.object == nil && h.record.Sent != "" {
-		return h.record.Sent, nil
-	}
-	stream = rand.Text()
-	if err := h.store.Sent(ctx, h.id, h.record.PV, stream); err != nil || h.object == nil {
-		return stream, err
+// marked notes in the record and on the object that there is a new stream: no other is received.
+func (h held) marked(ctx context.Context, stream string) error {
+	err := h.store.Sent(ctx, h.id, h.record.PV, stream)
+	if err != nil || h.object == nil {
+		return err
 	}
 	_, err = h.client.PatchVolume(ctx, h.object, plan.MetadataPatch{
 		Labels: map[string]*string{}, Annotations: map[string]*string{plan.SentAnnotation: &stream},
 		Finalizers: h.object.Finalizers})
-	return stream, err
+	return err
 }
 
 // receiving is what the command line asks for.
@@ -218,9 +298,7 @@ func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Po
 	r := follow.Receiving{
 		AnewOptions: follow.AnewOptions{
 			Options: follow.Options{Self: daemon.Self(cfg), From: is.Node, Store: store,
-				Identity: report.Identity, API: client,
-				Pool: plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope,
-					Source: pool.Source}},
+				Identity: report.Identity, API: client, Pool: planPool(pool)},
 			Claims: o.claims, Classes: o.classes, CreateClaim: client.CreateClaim,
 		},
 		Head: head, Is: is, Cluster: cluster, New: o.newCluster,

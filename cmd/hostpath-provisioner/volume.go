@@ -41,6 +41,7 @@ func (p *program) volumeCommand() *cobra.Command {
 // held is a volume of one of this node's pools, and what the API has of it.
 type held struct {
 	pool    config.Pool
+	self    plan.Self
 	store   *volume.Pool
 	id      mounts.Identity
 	record  record.Record
@@ -68,6 +69,7 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 			continue
 		}
 		h.pool, h.id, h.store = pool, report.Identity, p.storeOf(pool)
+		h.self = daemon.Self(cfg)
 		h.record, err = h.store.Lookup(ctx, h.id, pv)
 		if errors.Is(err, volume.ErrNotRecorded) {
 			continue

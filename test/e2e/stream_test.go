@@ -20,19 +20,19 @@ import (
 )
 
 // sends is the stream of a volume, and what is said of that.
-func (h *host) sends(pv string) (stream []byte, said string, err error) {
+func (h *host) sends(pv string, args ...string) (stream []byte, said string, err error) {
 	h.w.Helper()
 	var out, text bytes.Buffer
-	c := h.Command("volume", "send", pv)
+	c := h.Command(append([]string{"volume", "send", pv}, args...)...)
 	c.Stdout, c.Stderr = &out, &text
 	err = c.Run()
 	return out.Bytes(), text.String(), err
 }
 
 // sent is the stream of a volume that no pod uses.
-func (h *host) sent(pv string) []byte {
+func (h *host) sent(pv string, args ...string) []byte {
 	h.w.Helper()
-	stream, said, err := h.sends(pv)
+	stream, said, err := h.sends(pv, args...)
 	if err != nil {
 		h.w.Fatalf("%v\n%s", err, said)
 	}
@@ -86,6 +86,7 @@ func TestSendVolume(t *testing.T) {
 	}
 	w.deletePod("uses")
 	older := a.sent(data.Name)
+	a.aborts("data", data.Name)
 	w.Must(os.WriteFile(filepath.Join(old, "late"), []byte("late"), 0o600))
 	stream, before := a.sent(data.Name), b.tree()
 	b.refusesStream(older, "sent again")
@@ -94,10 +95,10 @@ func TestSendVolume(t *testing.T) {
 	b.refusesStream(slices.Replace(slices.Clone(stream), 2000, 2001, stream[2000]^1), "damaged")
 	b.refusesStream(append([]byte("x"), stream...), "does not begin")
 	a.refusesStream(stream, "the pool has a volume of this name")
-	w.pod("uses", nil, "data")
-	w.Eventually("the pod has its node", func() bool { return w.nodeOf("uses") == a.node })
-	b.refusesStream(stream, "pod "+w.Namespace+"/uses on node "+a.node+" uses it")
-	w.deletePod("uses")
+	if out, _ := a.Call("volumes", "fast"); !strings.Contains(out, "sent") {
+		t.Errorf("it is sent, and said to be\n%s", out)
+	}
+	w.pod("waits", nil, "data")
 	b.diesReceiving(stream, data.Name)
 	if got := slices.DeleteFunc(b.tree(), func(name string) bool {
 		return strings.HasPrefix(name, "ours/")
@@ -119,8 +120,11 @@ func TestSendVolume(t *testing.T) {
 	}
 	same(t, old, cluster.PathOf(now))
 	b.wantTree(append(before, pool.Of(data.Name)...)...)
-	w.pod("goes-on", nil, "data")
-	w.Eventually("the pod follows", func() bool { return w.nodeOf("goes-on") == b.node })
+	w.Eventually("the pod follows", func() bool { return w.nodeOf("waits") == b.node })
+	if out, code := a.Call("volume", "send", "--abort", data.Name); code != 1 ||
+		!strings.Contains(out, "it was received") {
+		t.Errorf("taken back too late: exit code %d\n%s", code, out)
+	}
 	if said, err := b.receives(stream); err != nil || !strings.Contains(said, "received before") {
 		t.Errorf("once more: %v\n%s", err, said)
 	}
@@ -141,7 +145,7 @@ func TestSendVolume(t *testing.T) {
 	}
 	a.wantTree(pool.Of(csi.Name)...)
 
-	w.deletePod("goes-on")
+	w.deletePod("waits")
 	if said, err := a.receives(b.sent(data.Name)); err != nil {
 		t.Errorf("back: %v\n%s", err, said)
 	}
@@ -153,6 +157,15 @@ func TestSendVolume(t *testing.T) {
 	w.DeleteClaim("csi")
 	w.Must(w.WaitVolumeGone(w.Soon(), csi.Name))
 	b.wantTree(append(before, pool.Of(data.Name)...)...) // the copy that was sent
+}
+
+// aborts takes a volume back that was sent, and wants its claim to have it here.
+func (h *host) aborts(claim, pv string) {
+	h.w.Helper()
+	if out, code := h.Call("volume", "send", "--abort", pv); code != 0 {
+		h.w.Fatalf("exit code %d\n%s", code, out)
+	}
+	h.follows(claim)
 }
 
 // diesReceiving kills a call in the middle of the data.
@@ -252,7 +265,11 @@ func TestReceiveBackup(t *testing.T) {
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
 	class := w.Class("old", immediate)
 	pv := a.writes("data", class)
-	stream, k := a.sent(pv.Name), w.killer()
+	stream, k := a.sent(pv.Name, "--backup"), w.killer()
+	b.refusesStream(stream, "is a backup, and the cluster has the volume")
+	if out, _ := a.Call("volumes", "fast"); strings.Contains(out, "sent") {
+		t.Errorf("it was only backed up, and is said to be\n%s", out)
+	}
 	w.DeleteClaim("data")
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	b.refusesStream(stream, "with --new-cluster")
@@ -277,4 +294,111 @@ func TestReceiveBackup(t *testing.T) {
 	w.Must(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Delete(w.Ctx, "data",
 		metav1.DeleteOptions{}))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+}
+
+// What is written between send and receive is never lost: as long as a stream can be received no
+// pod has the volume, wherever the calls were killed; a pod that came during send, or a write of
+// which nothing is known, ends the stream without its end; and of a volume that was taken back, or
+// sent again, no earlier stream is received.
+func TestSendLosesNoWrite(t *testing.T) {
+	w := newEnvironment(t)
+	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
+	pv := a.writes("data", w.Class("local", immediate))
+	dir := cluster.PathOf(pv)
+	w.Must(os.WriteFile(filepath.Join(dir, "large"), bytes.Repeat([]byte("large"), 1<<20), 0o640))
+
+	// Written to by what no pod is, while it is sent.
+	stream, said, err := a.sendsWhile(pv.Name, func() {
+		w.Must(os.WriteFile(filepath.Join(dir, "late"), []byte("late"), 0o600))
+	})
+	if err == nil || !strings.Contains(said, "writes to the volume") {
+		t.Errorf("written to meanwhile: %v\n%s", err, said)
+	}
+	b.refusesStream(stream, "sent again")
+	a.follows("data") // and is not parked
+
+	// A pod comes while it is sent.
+	stream, said, err = a.sendsWhile(pv.Name, func() {
+		w.pod("comes", nil, "data")
+		w.Eventually("the pod has its node", func() bool { return w.nodeOf("comes") == a.node })
+	})
+	if err == nil || !strings.Contains(said, "pod "+w.Namespace+"/comes on node") {
+		t.Errorf("a pod came meanwhile: %v\n%s", err, said)
+	}
+	w.deletePod("comes")
+	b.refusesStream(stream, "sent again")
+
+	// Killed anywhere, it is sent by the next call; and no pod runs from then on.
+	k := w.killer()
+	k.toTheEnd(a, "volume", "send", pv.Name)
+	if len(k.at) < 5 {
+		t.Errorf("killed at %q", k.at)
+	}
+	first := a.sent(pv.Name)
+	w.pod("waits", nil, "data")
+	w.Eventually("no node meets the affinity", func() bool {
+		return w.unschedulable("waits", "node affinity")
+	})
+
+	// Taken back, and killed anywhere at that, it is here for pods, and the stream is void.
+	k.kinds = map[string]int{}
+	k.toTheEnd(a, "volume", "send", "--abort", pv.Name)
+	a.follows("data")
+	w.Eventually("the pod has its node", func() bool { return w.nodeOf("waits") == a.node })
+	w.Must(os.WriteFile(filepath.Join(dir, "written"), []byte("by the pod"), 0o600))
+	w.deletePod("waits")
+	b.refusesStream(first, "sent again")
+	second := a.sent(pv.Name)
+	b.refusesStream(first, "sent again")
+
+	// Its data is there, and the object is not made, before it is taken back.
+	k.kinds, k.at, k.died = map[string]int{}, nil, false
+	k.cmd = b.Command("volume", "receive", "fast", "--kubeconfig", k.kubeconfig())
+	k.cmd.Stdin = bytes.NewReader(second)
+	if err := k.cmd.Run(); err == nil || !slices.Equal(k.at, []string{"DELETE persistentvolumes"}) {
+		t.Errorf("%v, killed at %q", err, k.at)
+	}
+	k.cmd = nil
+	a.aborts("data", pv.Name)
+	if said, err := b.receives(second); err == nil || !strings.Contains(said, "has it again") {
+		t.Errorf("received although it was taken back: %v\n%s", err, said)
+	}
+	w.Must(os.WriteFile(filepath.Join(dir, "last"), []byte("by another pod"), 0o600))
+	if said, err := b.receives(a.sent(pv.Name)); err != nil {
+		t.Errorf("%v\n%s", err, said)
+	}
+	got := cluster.PathOf(b.follows("data"))
+	for _, name := range []string{"late", "written", "last"} {
+		if _, err := os.Stat(filepath.Join(got, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// unschedulable reports whether the scheduler has found no node for a pod, and says this.
+func (w *environment) unschedulable(pod, why string) bool {
+	w.Helper()
+	p, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, pod, metav1.GetOptions{})
+	w.Must(err)
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && strings.Contains(c.Message, why)
+	})
+}
+
+// sendsWhile is sends of more than a pipe takes; during is called before it is read to its end.
+func (h *host) sendsWhile(pv string, during func()) (stream []byte, said string, err error) {
+	h.w.Helper()
+	var text bytes.Buffer
+	c := h.Command("volume", "send", pv)
+	c.Stderr = &text
+	out, err := c.StdoutPipe()
+	h.w.Must(err)
+	h.w.Must(c.Start())
+	stream = make([]byte, 1<<16)
+	_, err = io.ReadFull(out, stream)
+	h.w.Must(err)
+	during()
+	rest, err := io.ReadAll(out)
+	h.w.Must(err)
+	return append(stream, rest...), text.String(), c.Wait()
 }

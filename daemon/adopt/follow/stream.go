@@ -27,6 +27,7 @@ type Head struct {
 	At          time.Time                           `json:"at"`
 	Record      json.RawMessage                     `json:"record"` // of the volume, on its node
 	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
+	Backup      bool                                `json:"backup,omitempty"`
 	Entries     uint64                              `json:"entries"` // the most that follow
 	Bytes       int64                               `json:"bytes"`   // of data, the same
 }
@@ -103,7 +104,8 @@ func (o Receiving) Begin(ctx context.Context) (b Begun, err error) {
 		if before, err = decode(here.Moving); err != nil {
 			return b, err
 		}
-		replaced := before.UID != "" && (v == nil || v.UID != before.UID)
+		replaced := before.Begun &&
+			(v == nil || v.Labels[plan.NodeLabel] == plan.NodeLabelValue(o.Node))
 		if here.Place == record.InPool && replaced {
 			return Begun{Record: *here, Whole: true}, nil
 		}
@@ -157,6 +159,8 @@ func (o Receiving) intends(ctx context.Context, v *corev1.PersistentVolume,
 	case o.Head.Cluster != o.Cluster:
 		return i, errors.New("the cluster has a volume of this name, and the stream is of " +
 			"another cluster's")
+	case o.Backup:
+		return i, errors.New("the stream is a backup, and the cluster has the volume")
 	case v.Annotations[plan.SentAnnotation] != o.Stream:
 		return i, fmt.Errorf("the volume was sent again since the stream was written, %s, or moved",
 			o.At.Format(time.RFC3339))
@@ -217,17 +221,19 @@ func asError(text string) error {
 
 // Finish makes the object of a volume whose data is in the pool, and with o.Claims its claim.
 func (o Receiving) Finish(ctx context.Context) error {
-	s := &survey{Options: o.Options, told: true, streamed: true}
-	var err error
-	if s.hostname, err = s.hostnameOf(ctx); err != nil {
+	s, err := o.ofOne(ctx)
+	if err != nil {
 		return err
 	}
-	if s.users, err = Users(ctx, o.API, o.From); err != nil {
-		return err
-	}
+	s.stream = o.Stream
 	now, err := o.API.GetVolume(ctx, o.Is.PV)
 	if err != nil {
 		return err
+	}
+	if now == nil {
+		if err := s.begun(ctx, o.Is.PV); err != nil {
+			return err
+		}
 	}
 	if now == nil || now.Spec.ClaimRef == nil || now.Spec.ClaimRef.UID == "" {
 		if err := s.makes(ctx, o.AnewOptions, o.Is.PV); err != nil {
@@ -239,7 +245,64 @@ func (o Receiving) Finish(ctx context.Context) error {
 		}
 		return err
 	}
-	if row := s.volumeNow(ctx, o.Is.PV); row.Action == plan.Refuse || row.Action == plan.Keep {
+	return s.one(ctx, o.Is.PV)
+}
+
+// begun is an error if another object was to be replaced, and is gone by another hand: its node may
+// be about to make it again.
+func (s *survey) begun(ctx context.Context, pv string) error {
+	r, err := s.Store.Lookup(ctx, s.Identity, pv)
+	if err != nil {
+		return err
+	}
+	if i, err := decode(r.Moving); err != nil || i == nil || i.Begun || i.UID == "" {
+		return err
+	}
+	return fmt.Errorf("its object is gone: node %s may be about to make it again", s.From)
+}
+
+// Park has no pod use a volume of this node, which was written to a stream: its object is made
+// again with an affinity that no node meets, before the stream ends. A pod that has it is an error.
+// What a crash leaves, TakeBack finishes.
+func Park(ctx context.Context, o Options, pv, stream string) error {
+	s, err := o.ofOne(ctx)
+	if err != nil {
+		return err
+	}
+	s.park = stream
+	return s.one(ctx, pv)
+}
+
+// TakeBack undoes Park, as long as no other node has the volume: no stream of it is received then.
+func TakeBack(ctx context.Context, o Options, pv string) error {
+	s, err := o.ofOne(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := s.facts(ctx, pv)
+	if v := f.Volume; err == nil && v != nil && f.Intent == nil && !plan.OfNoNode(v) &&
+		v.Labels[plan.NodeLabel] == plan.NodeLabelValue(o.Node) {
+		_, err = o.API.PatchVolume(ctx, v, plan.MetadataPatch{Labels: map[string]*string{},
+			Annotations: map[string]*string{plan.SentAnnotation: nil}, Finalizers: v.Finalizers})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return s.one(ctx, pv)
+}
+
+// ofOne is survey for one volume.
+func (o Options) ofOne(ctx context.Context) (s *survey, err error) {
+	s = &survey{Options: o, told: true}
+	if s.hostname, err = s.hostnameOf(ctx); err == nil {
+		s.users, err = Users(ctx, o.API, o.From)
+	}
+	return s, err
+}
+
+func (s *survey) one(ctx context.Context, pv string) error {
+	if row := s.volumeNow(ctx, pv); row.Action == plan.Refuse || row.Action == plan.Keep {
 		return errors.New(row.Message)
 	}
 	return nil

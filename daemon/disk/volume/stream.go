@@ -19,9 +19,10 @@ import (
 // locked, Sweep leaves alone. The kernel ends the lock with the process, and what that has made is
 // discarded then, by Sweep or by the next call.
 
-// Write writes what is in a volume's directory to a stream; nil counts it only.
+// Write writes what is in a volume's directory to a stream; nil counts it only. After that it calls
+// last, from when on nothing writes there: what did since the beginning is treecopy.ErrWritten.
 func (p *Pool) Write(ctx context.Context, id mounts.Identity, pv string, to io.Writer,
-	o treecopy.Options) (done treecopy.Copied, err error) {
+	o treecopy.Options, last func() error) (done treecopy.Copied, err error) {
 	err = p.with(ctx, id, "sending volume "+pv, func(s *session) error {
 		r, place, err := s.find(pv)
 		switch {
@@ -35,7 +36,24 @@ func (p *Pool) Write(ctx context.Context, id mounts.Identity, pv string, to io.W
 			return err
 		}
 		defer unix.Close(dir)
-		done, err = treecopy.Write(ctx, dir, to, o)
+		if last == nil {
+			done, err = treecopy.Write(ctx, dir, to, o)
+			return err
+		}
+		ours, err := s.dir(stagingDir)
+		if err != nil {
+			return err
+		}
+		watched, err := treecopy.Watch(ctx, ours)
+		if err == nil {
+			done, err = treecopy.Write(ctx, dir, to, o)
+		}
+		if err == nil {
+			err = last()
+		}
+		if err == nil {
+			err = watched.Unchanged(ctx, dir)
+		}
 		return err
 	})
 	return done, p.about(pv, err)

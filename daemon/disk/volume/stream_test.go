@@ -23,7 +23,7 @@ func streamed(t *testing.T) (stream []byte, want string) {
 	withData(t, r)
 	var text bytes.Buffer
 	e := treecopy.NewEncoder(&text)
-	_, err := r.Write(t.Context(), r.id, pv, e, treecopy.Options{})
+	_, err := r.Write(t.Context(), r.id, pv, e, treecopy.Options{}, nil)
 	must(t, errors.Join(err, e.End()))
 	return text.Bytes(), contents(t, filepath.Join(r.path, spec(pv).Directory))
 }
