@@ -138,6 +138,8 @@ func (p *program) drop(ctx context.Context, pv string) error {
 		if err = h.store.Trash(ctx, h.id, pv); err == nil {
 			err = h.store.Discard(ctx, h.id, pv)
 		}
+	case record.InStaging:
+		err = h.store.DropReceived(ctx, h.id, pv)
 	case record.Emptying, record.Nowhere:
 	default:
 		err = fmt.Errorf("volume %s is %s", pv, h.record.Place.Describe())
@@ -157,7 +159,10 @@ func (p *program) drop(ctx context.Context, pv string) error {
 // needed is why the data of a volume cannot be dropped, nil if it can.
 func (h held) needed(ctx context.Context, node string) error {
 	r, away := h.record, h.object != nil && h.record.Sent != "" && !h.here(node)
+	received := r.Origin.Kind == record.Stream && r.Moving != "" && h.object != nil && !h.here(node)
 	switch {
+	case r.Partial != "", received && !plan.OfNoNode(h.object): // which was taken back
+		return nil
 	case r.Place == record.Emptying, r.Place == record.Nowhere, away:
 		return nil
 	case h.object != nil:

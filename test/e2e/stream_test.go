@@ -100,11 +100,7 @@ func TestSendVolume(t *testing.T) {
 	}
 	w.pod("waits", nil, "data")
 	b.diesReceiving(stream, data.Name)
-	if got := slices.DeleteFunc(b.tree(), func(name string) bool {
-		return strings.HasPrefix(name, "ours/")
-	}); len(got) > 0 {
-		t.Errorf("killed in the middle, it is seen: %q", got)
-	}
+	b.showsNothing()
 	k := w.killer()
 	k.input = stream
 	said, _ := k.toTheEnd(b, "volume", "receive", "fast")
@@ -166,6 +162,16 @@ func (h *host) aborts(claim, pv string) {
 		h.w.Fatalf("exit code %d\n%s", code, out)
 	}
 	h.follows(claim)
+}
+
+// showsNothing wants no volume to be seen in the pool.
+func (h *host) showsNothing() {
+	h.w.Helper()
+	if got := slices.DeleteFunc(h.tree(), func(name string) bool {
+		return strings.HasPrefix(name, "ours/")
+	}); len(got) > 0 {
+		h.w.Errorf("it is seen before it is whole: %q", got)
+	}
 }
 
 // diesReceiving kills a call in the middle of the data.
@@ -294,111 +300,4 @@ func TestReceiveBackup(t *testing.T) {
 	w.Must(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Delete(w.Ctx, "data",
 		metav1.DeleteOptions{}))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
-}
-
-// What is written between send and receive is never lost: as long as a stream can be received no
-// pod has the volume, wherever the calls were killed; a pod that came during send, or a write of
-// which nothing is known, ends the stream without its end; and of a volume that was taken back, or
-// sent again, no earlier stream is received.
-func TestSendLosesNoWrite(t *testing.T) {
-	w := newEnvironment(t)
-	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	pv := a.writes("data", w.Class("local", immediate))
-	dir := cluster.PathOf(pv)
-	w.Must(os.WriteFile(filepath.Join(dir, "large"), bytes.Repeat([]byte("large"), 1<<20), 0o640))
-
-	// Written to by what no pod is, while it is sent.
-	stream, said, err := a.sendsWhile(pv.Name, func() {
-		w.Must(os.WriteFile(filepath.Join(dir, "late"), []byte("late"), 0o600))
-	})
-	if err == nil || !strings.Contains(said, "writes to the volume") {
-		t.Errorf("written to meanwhile: %v\n%s", err, said)
-	}
-	b.refusesStream(stream, "sent again")
-	a.follows("data") // and is not parked
-
-	// A pod comes while it is sent.
-	stream, said, err = a.sendsWhile(pv.Name, func() {
-		w.pod("comes", nil, "data")
-		w.Eventually("the pod has its node", func() bool { return w.nodeOf("comes") == a.node })
-	})
-	if err == nil || !strings.Contains(said, "pod "+w.Namespace+"/comes on node") {
-		t.Errorf("a pod came meanwhile: %v\n%s", err, said)
-	}
-	w.deletePod("comes")
-	b.refusesStream(stream, "sent again")
-
-	// Killed anywhere, it is sent by the next call; and no pod runs from then on.
-	k := w.killer()
-	k.toTheEnd(a, "volume", "send", pv.Name)
-	if len(k.at) < 5 {
-		t.Errorf("killed at %q", k.at)
-	}
-	first := a.sent(pv.Name)
-	w.pod("waits", nil, "data")
-	w.Eventually("no node meets the affinity", func() bool {
-		return w.unschedulable("waits", "node affinity")
-	})
-
-	// Taken back, and killed anywhere at that, it is here for pods, and the stream is void.
-	k.kinds = map[string]int{}
-	k.toTheEnd(a, "volume", "send", "--abort", pv.Name)
-	a.follows("data")
-	w.Eventually("the pod has its node", func() bool { return w.nodeOf("waits") == a.node })
-	w.Must(os.WriteFile(filepath.Join(dir, "written"), []byte("by the pod"), 0o600))
-	w.deletePod("waits")
-	b.refusesStream(first, "sent again")
-	second := a.sent(pv.Name)
-	b.refusesStream(first, "sent again")
-
-	// Its data is there, and the object is not made, before it is taken back.
-	k.kinds, k.at, k.died = map[string]int{}, nil, false
-	k.cmd = b.Command("volume", "receive", "fast", "--kubeconfig", k.kubeconfig())
-	k.cmd.Stdin = bytes.NewReader(second)
-	if err := k.cmd.Run(); err == nil || !slices.Equal(k.at, []string{"DELETE persistentvolumes"}) {
-		t.Errorf("%v, killed at %q", err, k.at)
-	}
-	k.cmd = nil
-	a.aborts("data", pv.Name)
-	if said, err := b.receives(second); err == nil || !strings.Contains(said, "has it again") {
-		t.Errorf("received although it was taken back: %v\n%s", err, said)
-	}
-	w.Must(os.WriteFile(filepath.Join(dir, "last"), []byte("by another pod"), 0o600))
-	if said, err := b.receives(a.sent(pv.Name)); err != nil {
-		t.Errorf("%v\n%s", err, said)
-	}
-	got := cluster.PathOf(b.follows("data"))
-	for _, name := range []string{"late", "written", "last"} {
-		if _, err := os.Stat(filepath.Join(got, name)); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// unschedulable reports whether the scheduler has found no node for a pod, and says this.
-func (w *environment) unschedulable(pod, why string) bool {
-	w.Helper()
-	p, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, pod, metav1.GetOptions{})
-	w.Must(err)
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && strings.Contains(c.Message, why)
-	})
-}
-
-// sendsWhile is sends of more than a pipe takes; during is called before it is read to its end.
-func (h *host) sendsWhile(pv string, during func()) (stream []byte, said string, err error) {
-	h.w.Helper()
-	var text bytes.Buffer
-	c := h.Command("volume", "send", pv)
-	c.Stderr = &text
-	out, err := c.StdoutPipe()
-	h.w.Must(err)
-	h.w.Must(c.Start())
-	stream = make([]byte, 1<<16)
-	_, err = io.ReadFull(out, stream)
-	h.w.Must(err)
-	during()
-	rest, err := io.ReadAll(out)
-	h.w.Must(err)
-	return append(stream, rest...), text.String(), c.Wait()
 }

@@ -28,8 +28,10 @@ type Head struct {
 	Record      json.RawMessage                     `json:"record"` // of the volume, on its node
 	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
 	Backup      bool                                `json:"backup,omitempty"`
-	Entries     uint64                              `json:"entries"` // the most that follow
-	Bytes       int64                               `json:"bytes"`   // of data, the same
+	Live        bool                                `json:"live,omitempty"` // of a volume in use
+	Base        string                              `json:"base,omitempty"` // from which it goes on
+	Entries     uint64                              `json:"entries"`        // the most that follow
+	Bytes       int64                               `json:"bytes"`          // of data, the same
 }
 
 // WriteHead begins a stream; what follows, with the stream's end, is written to what it returns.
@@ -109,7 +111,10 @@ func (o Receiving) Begin(ctx context.Context) (b Begun, err error) {
 		if here.Place == record.InPool && replaced {
 			return Begun{Record: *here, Whole: true}, nil
 		}
-		b.Drop = true
+		b.Drop = o.Base == ""
+	}
+	if err := o.basedOn(here); err != nil {
+		return b, err
 	}
 	b.Record = o.record()
 	intent, err := o.intends(ctx, v, b.Record)
@@ -124,6 +129,22 @@ func (o Receiving) Begin(ctx context.Context) (b Begun, err error) {
 	}
 	b.Record.Moving, err = intent.encode()
 	return b, err
+}
+
+// basedOn is an error if the stream goes on from another one than the pool has.
+func (o Receiving) basedOn(here *record.Record) error {
+	switch {
+	case o.Live && o.New:
+		return errors.New("the stream is of a volume in use, of which no other comes here")
+	case o.Base == "":
+		return nil
+	case here == nil || here.Partial == "" || here.Origin.UID == "":
+		return errors.New("the stream goes on from one that was not received here: send all of it")
+	case here.Origin.UID != o.Base:
+		return fmt.Errorf("the stream goes on from another one than was received here, which was "+
+			"%s", here.Origin.UID)
+	}
+	return nil
 }
 
 // record is the volume's on this node: what another pool's quota and adoption were goes.
@@ -161,7 +182,7 @@ func (o Receiving) intends(ctx context.Context, v *corev1.PersistentVolume,
 			"another cluster's")
 	case o.Backup:
 		return i, errors.New("the stream is a backup, and the cluster has the volume")
-	case v.Annotations[plan.SentAnnotation] != o.Stream:
+	case !o.Live && v.Annotations[plan.SentAnnotation] != o.Stream:
 		return i, fmt.Errorf("the volume was sent again since the stream was written, %s, or moved",
 			o.At.Format(time.RFC3339))
 	case ref == nil:
@@ -178,7 +199,9 @@ func (o Receiving) intends(ctx context.Context, v *corev1.PersistentVolume,
 	if err != nil {
 		return i, err
 	}
-	f.User = users[ref.Namespace+"/"+ref.Name]
+	if !o.Live {
+		f.User = users[ref.Namespace+"/"+ref.Name]
+	}
 	if verdict := For(f); verdict.Action != Move {
 		return i, errors.New(saying(verdict, "its object is this node's already"))
 	}

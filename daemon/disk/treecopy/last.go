@@ -49,10 +49,10 @@ type Watched struct {
 	now   unix.Timespec // at the last look
 }
 
-// Watch begins to watch; to is a directory of the same filesystem, whose times it sets. The clock of
-// change times may stand still for a tick (10 ms at most): what
-// was changed before it went on could not be told from what is changed later. From Linux 6.13 on it
-// goes on with each look (multigrain timestamps).
+// Watch begins to watch; to is a directory of the same filesystem, whose times it sets. The clock
+// of change times may stand still for a tick (10 ms at most): what was changed before it went on
+// could not be told from what is changed later. From Linux 6.13 on it goes on with each look
+// (multigrain timestamps).
 func Watch(ctx context.Context, to int) (w *Watched, err error) {
 	w = &Watched{to: to}
 	var before unix.Timespec
@@ -68,6 +68,9 @@ func Watch(ctx context.Context, to int) (w *Watched, err error) {
 	w.now = w.since
 	return w, err
 }
+
+// Since is the time of the beginning, by the clock of change times.
+func (w *Watched) Since() unix.Timespec { return w.since }
 
 // Unchanged is ErrWritten if something in the open directory was changed since Watch.
 func (w *Watched) Unchanged(ctx context.Context, from int) error {
