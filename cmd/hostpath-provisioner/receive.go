@@ -140,6 +140,9 @@ type room struct {
 // takes is why a volume does not fit, nil if it does.
 func (r room) takes(pool config.Pool, h follow.Head, is record.Record) error {
 	need := max(is.Reserved(), uint64(h.Bytes))
+	if h.Base != "" { // it is promised already
+		need = 0
+	}
 	switch {
 	case pool.Quota != config.QuotaOff && h.Bytes > is.Requested:
 		return fmt.Errorf("pool %s has quota = %q, and the volume's data, %s, is more than its "+
@@ -177,14 +180,15 @@ func (p *program) fill(ctx context.Context, pool config.Pool, has room, store *v
 		Subvolume: pool.Snapshots == config.SnapshotsSnapshot,
 		Project:   pool.Quota == config.QuotaProject,
 		Receive: func(ctx context.Context, dir int, o treecopy.Options) (treecopy.Copied, error) {
-			o.Limit, o.Work, o.Live = r.Bytes, shown.work, r.Live
+			entries, bytes := r.Most()
+			o.Limit, o.Work, o.Live = bytes, shown.work, r.Live
 			fits := func() error {
 				return p.promises(ctx, pool, store, r.Identity, begun.Record.Reserved())
 			}
 			if err := fits(); err != nil {
 				return treecopy.Copied{}, err
 			}
-			done, err := treecopy.Read(ctx, from, dir, r.Entries, o)
+			done, err := treecopy.Read(ctx, from, dir, entries, o)
 			if err == nil { // what the daemon promised before that call is recorded by now
 				err = fits()
 			}

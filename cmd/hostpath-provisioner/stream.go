@@ -101,8 +101,8 @@ func (p *program) send(ctx context.Context, pv string, o sending, to io.Writer) 
 		return err
 	}
 	head := follow.Head{Cluster: h.cluster, At: p.now().UTC().Truncate(time.Second),
-		Backup: o.backup, Live: o.live, Base: o.base}
-	head.Expects(entriesOf(counted), counted.Bytes)
+		Backup: o.backup, Live: o.live, Base: o.base,
+		Entries: entriesOf(counted), Bytes: counted.Bytes}
 	shown := p.show(totalOf(head))
 	options.Work = shown.work
 	var done treecopy.Copied

@@ -133,7 +133,8 @@ func (h *host) sendsWhile(pv string, during func()) (stream []byte, said string,
 func TestSendIncremental(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	pv := a.writes("data", w.Class("local", immediate))
+	w.claim("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
+	pv := w.Bound("data")
 	dir, before := cluster.PathOf(pv), b.tree()
 	large := bytes.Repeat([]byte("large"), 1<<19)
 	put := func(name, text string) {
@@ -141,6 +142,7 @@ func TestSendIncremental(t *testing.T) {
 	}
 	w.Must(os.WriteFile(filepath.Join(dir, "large"), large, 0o640))
 	w.Must(os.Mkdir(filepath.Join(dir, "sub"), 0o750))
+	put("data", "data")
 	put("sub/stays", "as it is")
 	put("goes", "away")
 	put("changes", "before")

@@ -77,10 +77,10 @@ func SinceOf(stream string) (since unix.Timespec, err error) {
 	return since, nil
 }
 
-// Expects says how much may come. A volume that is in use can become larger.
-func (h *Head) Expects(entries uint64, bytes int64) {
-	h.Entries, h.Bytes = entries, bytes
+// Most is how many entries and bytes of data may come. A volume that is in use can become larger.
+func (h Head) Most() (entries uint64, bytes int64) {
 	if h.Live {
-		h.Entries, h.Bytes = entries+entries/8+1000, bytes+bytes/8+64<<20
+		return h.Entries + h.Entries/8 + 1000, h.Bytes + h.Bytes/8 + 64<<20
 	}
+	return h.Entries, h.Bytes
 }

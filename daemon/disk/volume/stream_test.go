@@ -206,14 +206,18 @@ func TestReceiveBaseCrash(t *testing.T) {
 		}
 		return r.ReceiveBase(context.Background(), r.id, s, base, base != "")
 	}
+	based := func(r *rig) bool {
+		is, err := r.Lookup(context.Background(), r.id, pv)
+		return err == nil && is.Place == record.InStaging && is.Partial != "" &&
+			is.Origin.UID == "first"
+	}
 	goesOn := 0
 	both := func(r *rig) error {
 		is, err := r.Lookup(context.Background(), r.id, pv)
-		based := is.Place == record.InStaging && is.Partial != "" && is.Origin.UID == "first"
 		switch {
 		case err == nil && is.Place == record.InPool:
 			return nil
-		case err == nil && based:
+		case based(r):
 			goesOn++
 		default:
 			r.discarded(t)
@@ -238,8 +242,12 @@ func TestReceiveBaseCrash(t *testing.T) {
 			}
 			r = restarted(r)
 			if n%2 == 0 {
+				was := based(r)
 				must(t, second(r.Sweep(t.Context(), r.id)))
 				r.purgeAll(t)
+				if was && !based(r) {
+					t.Errorf("died at %q: what came is swept", died)
+				}
 			}
 			must(t, both(r))
 			if n == 0 {
