@@ -15,12 +15,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
 // probed is what one look at a pool found, with what its records promise.
 type probed struct {
 	hostcheck.Report
 	promised *uint64 // to the pool's volumes, in bytes; nil: the records were not read
+	onDevice uint64  // to those of all pools on its filesystem
 	used     *uint64 // what they take; nil: only a running daemon knows, or nobody
 	note     string  // what check says besides, "" for nothing
 }
@@ -49,7 +51,8 @@ func (p *program) probeAll(ctx context.Context, pools []config.Pool) []probed {
 		}
 	}
 	for i, pool := range pools {
-		all[i].judge(pool, promised[all[i].Device], reports)
+		all[i].onDevice = promised[all[i].Device]
+		all[i].judge(pool, all[i].onDevice, reports)
 	}
 	return all[:len(pools)]
 }
@@ -63,15 +66,41 @@ func (one *probed) judge(pool config.Pool, onDevice uint64, all []hostcheck.Repo
 	if one.promised == nil || r.Size == 0 {
 		return
 	}
-	room := capacity.Space{
-		Device: r.Device, Size: r.Size, RootOnly: r.RootOnly, Available: r.Available, Reserve: r.Reserve,
-		Overcommit: cmp.Or(pool.Overcommit, 1),
-	}.Room(max(onDevice, *one.promised))
+	room := one.space(pool).Room(max(onDevice, *one.promised))
 	r.Free = room.Free
 	if message := plan.AllPromised(room); message != "" && r.Open() {
 		r.AddFirst(hostcheck.Finding{
 			Reason: plan.ReasonPromised, Severity: hostcheck.Full, Message: message})
 	}
+}
+
+func (one *probed) space(pool config.Pool) capacity.Space {
+	r := one.Report
+	return capacity.Space{
+		Device: r.Device, Size: r.Size, RootOnly: r.RootOnly, Available: r.Available,
+		Reserve: r.Reserve, Overcommit: cmp.Or(pool.Overcommit, 1),
+	}
+}
+
+// promises is an error if more is promised in a pool than it may be, now that a volume of this size
+// is recorded there. The daemon counts the records before it promises anything more.
+func (p *program) promises(ctx context.Context, pool config.Pool, store *volume.Pool,
+	id mounts.Identity, size uint64) error {
+	if err := store.Announce(ctx, id); err != nil {
+		return err
+	}
+	one := p.probeAll(ctx, []config.Pool{pool})[0]
+	switch f, closed := one.Closed(); {
+	case closed:
+		return closedError{pool, f}
+	case one.promised == nil:
+		return fmt.Errorf("pool %s: its records cannot be read", pool.Name)
+	case one.space(pool).Over(max(one.onDevice, *one.promised)):
+		return fmt.Errorf("pool %s has no room: %s are promised to others by now, and the volume "+
+			"takes %s", pool.Name, words.Size(one.onDevice-min(one.onDevice, size)),
+			words.Size(size))
+	}
+	return nil
 }
 
 // probeCounted is probe with what the records promise.

@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
@@ -22,66 +21,198 @@ import (
 )
 
 const sendLong = `Volume send writes a volume to standard output: its record, and each file with its
-data, holes, owner, mode, times, ACLs and attributes, with checksums. Stop its pods before, and
-until it is received. Sockets and devices are left out.`
+data, holes, owner, mode, times, ACLs and attributes, with checksums. Sockets and devices are left
+out. Its pods have to be stopped. Before the stream ends, the PersistentVolume gets an affinity that
+no node meets, so that no pod uses the volume until another node has received it; a stream during
+which it was written to does not end. The next call sends it anew, and --abort gives it back to its
+pods here: no stream of it is received then.
+
+With --live its pods go on. What was received is no volume yet, and receive prints the --incremental
+that sends what changed since, with --live once more, or without it when the pods are stopped.
+
+With --backup the volume stays as it is, and its claim follows no such stream.`
+
+// sending is what the command line asks for.
+type sending struct {
+	abort, backup, live bool
+	base                string
+}
+
+// check is what excludes each other.
+func (o sending) check() error {
+	switch {
+	case o.backup && o.live, o.abort && (o.backup || o.live || o.base != ""):
+		return errors.New("--abort, --backup and --live exclude each other")
+	case o.backup && o.base != "":
+		return errors.New("--backup and --incremental exclude each other")
+	}
+	return nil
+}
+
+func (o sending) options() (to treecopy.Options, err error) {
+	to.Live = o.live
+	if o.base != "" {
+		to.Since, err = follow.SinceOf(o.base)
+	}
+	return to, err
+}
 
 func (p *program) sendCommand() *cobra.Command {
-	return &cobra.Command{
+	var o sending
+	c := &cobra.Command{
 		Use: "send VOLUME", Short: "Write a volume to standard output", Long: sendLong,
 		Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			out := p.stdout.(*terminal)
-			if out.columns > 0 {
+			if err := o.check(); err != nil {
+				return usageError{err}
+			}
+			switch {
+			case o.abort:
+				return p.takeBack(c.Context(), args[0])
+			case out.columns > 0:
 				return usageError{errors.New("standard output is a terminal")}
 			}
-			return p.send(c.Context(), args[0], out.to)
+			return p.send(c.Context(), args[0], o, out.to)
 		},
 	}
+	flags := c.Flags()
+	flags.BoolVar(&o.abort, "abort", false,
+		"send nothing: pods use the volume here again, and what was sent of it is not received")
+	flags.BoolVar(&o.backup, "backup", false,
+		"the volume stays in use here: its claim does not follow the stream")
+	flags.BoolVar(&o.live, "live", false, "pods go on: a further stream brings what they change")
+	flags.StringVarP(&o.base, "incremental", "i", "",
+		"send what changed since the `STREAM` that was received")
+	return c
 }
 
-func (p *program) send(ctx context.Context, pv string, to io.Writer) error {
-	h, err := p.heldVolume(ctx, pv, true)
+func (p *program) send(ctx context.Context, pv string, o sending, to io.Writer) error {
+	options, err := o.options()
+	if err != nil {
+		return usageError{err}
+	}
+	h, err := p.sendable(ctx, pv, o.live)
 	if err != nil {
 		return err
 	}
-	if err := h.idle(ctx, p.node); err != nil {
-		return err
-	}
-	counted, err := h.store.Write(ctx, h.id, pv, nil, treecopy.Options{})
+	counted, err := h.store.Write(ctx, h.id, pv, volume.Sending{Options: options})
 	if err != nil {
 		return err
 	}
 	head := follow.Head{Cluster: h.cluster, At: p.now().UTC().Truncate(time.Second),
+		Backup: o.backup, Live: o.live, Base: o.base,
 		Entries: entriesOf(counted), Bytes: counted.Bytes}
-	if head.Stream, err = h.marked(ctx); err != nil {
-		return err
-	}
-	if h.object != nil {
-		head.AccessModes = h.object.Spec.AccessModes
-	}
-	if head.Record, err = h.record.Encode(); err != nil {
-		return err
-	}
-	e, err := follow.WriteHead(to, head)
-	if err != nil {
-		return err
-	}
 	shown := p.show(totalOf(head))
+	options.Work = shown.work
 	var done treecopy.Copied
-	shown.during(printable(pv), func() {
-		done, err = h.store.Write(ctx, h.id, pv, e, treecopy.Options{Work: shown.work})
-	})
-	if err == nil {
-		err = h.idle(ctx, p.node) // a pod that came since may have written
+	var e *treecopy.Encoder
+	s := volume.Sending{Options: options, Begin: func(since unix.Timespec) (io.Writer, error) {
+		if head.Stream, err = follow.NewStream(since); err != nil {
+			return nil, err
+		}
+		e, err = h.begins(ctx, &head, to)
+		return e, err
+	}}
+	if !o.live {
+		s.Last = func() error { return h.last(ctx, head) }
 	}
+	shown.during(printable(pv), func() { done, err = h.store.Write(ctx, h.id, pv, s) })
 	if err == nil {
 		err = e.End()
+	}
+	if err != nil && !o.backup && !o.live { // nothing can have received it
+		err = errors.Join(err, h.back(context.WithoutCancel(ctx)))
 	}
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(p.stderr, "sent %s: %s\n", printable(pv), sentOf(done))
 	return nil
+}
+
+// begins marks a volume, unless it stays in use, and writes the stream's head.
+func (h held) begins(ctx context.Context, head *follow.Head, to io.Writer) (*treecopy.Encoder,
+	error) {
+	var err error
+	if !head.Backup && !head.Live {
+		if err := h.marked(ctx, head.Stream); err != nil {
+			return nil, err
+		}
+	}
+	if h.object != nil {
+		head.AccessModes = h.object.Spec.AccessModes
+	}
+	if head.Record, err = h.record.Encode(); err != nil {
+		return nil, err
+	}
+	return follow.WriteHead(to, *head)
+}
+
+// sendable is a volume that no pod uses, unless it is sent live. What an earlier call left half done
+// is undone.
+func (p *program) sendable(ctx context.Context, pv string, live bool) (h held, err error) {
+	h, err = p.heldVolume(ctx, pv, true)
+	if err == nil && h.record.Moving != "" && h.record.Sent != "" {
+		if err = h.back(ctx); err == nil {
+			h, err = p.heldVolume(ctx, pv, true)
+		}
+	}
+	if err == nil {
+		err = h.ready(live)
+	}
+	if err == nil && !live {
+		err = h.idle(ctx)
+	}
+	return h, err
+}
+
+// last is done between a stream's data and its end: from then on no pod uses the volume, until it
+// is received or taken back.
+func (h held) last(ctx context.Context, head follow.Head) error {
+	if h.object != nil && h.object.Spec.ClaimRef != nil && !head.Backup {
+		if err := follow.Park(ctx, h.options(), h.record.PV, head.Stream); err != nil {
+			return err
+		}
+	}
+	return h.idle(ctx) // a pod that came since may have written
+}
+
+// back is follow.TakeBack.
+func (h held) back(ctx context.Context) error {
+	if h.object == nil && h.record.Moving == "" {
+		return nil // there is none, or another node is about to make it
+	}
+	return follow.TakeBack(ctx, h.options(), h.record.PV)
+}
+
+func (h held) options() follow.Options {
+	return follow.Options{Self: h.self, From: h.self.Node, Store: h.store, Identity: h.id,
+		API: h.client, Pool: planPool(h.pool)}
+}
+
+func planPool(p config.Pool) plan.Pool {
+	return plan.Pool{Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source}
+}
+
+// takeBack is send --abort.
+func (p *program) takeBack(ctx context.Context, pv string) error {
+	h, err := p.heldVolume(ctx, pv, true)
+	switch {
+	case err != nil:
+		return err
+	case h.record.Sent == "":
+		return fmt.Errorf("volume %s was not sent", printable(pv))
+	case h.object != nil && !h.here(p.node):
+		return fmt.Errorf("volume %s is of node %q and %s: it was received", printable(pv),
+			h.object.Labels[plan.NodeLabel], plan.PathOf(h.object))
+	case h.object == nil && h.record.Moving == "":
+		return fmt.Errorf("volume %s has no PersistentVolume: it is being received", printable(pv))
+	}
+	if err = h.back(ctx); err == nil {
+		fmt.Fprintf(p.stdout, "%s is node %s's again\n", printable(pv), p.node)
+	}
+	return err
 }
 
 // entriesOf is how many entries are in the volume's own directory and below.
@@ -108,22 +239,29 @@ func sentOf(c treecopy.Copied) string {
 	return text
 }
 
-// idle is why a volume cannot be sent now, nil if it can.
-func (h held) idle(ctx context.Context, node string) error {
+// ready is why a volume cannot be sent, nil if it can.
+func (h held) ready(live bool) error {
+	node := h.self.Node
 	switch v := h.object; {
 	case h.record.Place != record.InPool:
 		return fmt.Errorf("volume %s is %s", h.record.PV, h.record.Place.Describe())
 	case h.record.Moving != "" || h.record.Unpublished:
 		return fmt.Errorf("volume %s is being made", h.record.PV)
-	case v == nil:
-		return nil
-	case !h.here(node):
+	case v == nil && live:
+		return fmt.Errorf("volume %s has no PersistentVolume, and is in no use", h.record.PV)
+	case v != nil && !h.here(node):
 		return fmt.Errorf("PersistentVolume %s is of node %q and %s: it was moved",
 			v.Name, v.Labels[plan.NodeLabel], plan.PathOf(v))
-	case v.Spec.ClaimRef == nil:
+	}
+	return nil
+}
+
+// idle is an error if a pod uses the volume.
+func (h held) idle(ctx context.Context) error {
+	if h.object == nil || h.object.Spec.ClaimRef == nil {
 		return nil
 	}
-	users, err := follow.Users(ctx, h.client, node)
+	users, err := follow.Users(ctx, h.client, h.self.Node)
 	ref := h.object.Spec.ClaimRef
 	if user := users[ref.Namespace+"/"+ref.Name]; err == nil && user != "" {
 		err = fmt.Errorf("pod %s uses volume %s: stop it first", user, h.record.PV)
@@ -131,186 +269,14 @@ func (h held) idle(ctx context.Context, node string) error {
 	return err
 }
 
-// marked notes in the record and on the object that there is a new stream, and returns its UID. A
-// volume whose object is gone is being received: that goes on with the stream that it had.
-func (h held) marked(ctx context.Context) (stream string, err error) {
-	if h.object == nil && h.record.Sent != "" {
-		return h.record.Sent, nil
-	}
-	stream = rand.Text()
-	if err := h.store.Sent(ctx, h.id, h.record.PV, stream); err != nil || h.object == nil {
-		return stream, err
+// marked notes in the record and on the object that there is a new stream: no other is received.
+func (h held) marked(ctx context.Context, stream string) error {
+	err := h.store.Sent(ctx, h.id, h.record.PV, stream)
+	if err != nil || h.object == nil {
+		return err
 	}
 	_, err = h.client.PatchVolume(ctx, h.object, plan.MetadataPatch{
 		Labels: map[string]*string{}, Annotations: map[string]*string{plan.SentAnnotation: &stream},
 		Finalizers: h.object.Finalizers})
-	return stream, err
-}
-
-// receiving is what the command line asks for.
-type receiving struct {
-	newCluster, claims bool
-	classes            map[string]string
-}
-
-const receiveLong = `Volume receive reads from standard input what volume send wrote, and makes a
-volume of it in a pool of this node. The directory appears when all of it is there and every
-checksum is right. Then the PersistentVolume is made again for this node, and the claim follows: it is Lost for
-some seconds, and then Bound. The old copy stays on its node, until volume drop. A call that was cut
-off is simply made again: it begins anew, or has only the PersistentVolume left to make.
-
-With --new-cluster the PersistentVolume is made from what the stream says, where the cluster has
-none: in another cluster, or of a backup. It waits for the claim of the recorded namespace and name,
-which --claims makes, too.`
-
-func (p *program) receiveCommand() *cobra.Command {
-	var o receiving
-	c := &cobra.Command{
-		Use: "receive POOL", Short: "Make a volume of what volume send wrote", Long: receiveLong,
-		ValidArgsFunction: p.completePools, Args: args(1, 1),
-		RunE: func(c *cobra.Command, args []string) error {
-			cfg, pool, err := p.loadPool(args)
-			switch {
-			case err != nil:
-				return err
-			case !o.newCluster && (o.claims || len(o.classes) > 0):
-				return usageError{errors.New("--claims and --class go with --new-cluster")}
-			case pool.Scope != config.ScopeNode:
-				return usageError{fmt.Errorf("pool %s has scope %s: its volumes are not one node's",
-					pool.Name, pool.Scope)}
-			}
-			return p.receive(c.Context(), cfg, pool, o, c.InOrStdin())
-		},
-	}
-	flags := c.Flags()
-	flags.BoolVar(&o.newCluster, "new-cluster", false,
-		"the cluster knows nothing of the volume: make its object from what the stream says")
-	flags.BoolVar(&o.claims, "claims", false, "with --new-cluster: make the claim, too")
-	flags.StringToStringVar(&o.classes, "class", nil,
-		"with --new-cluster: a class has another name here, `OLD=NEW`; may be repeated")
-	return c
-}
-
-func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Pool, o receiving,
-	from io.Reader) error {
-	head, is, rest, err := follow.ReadHead(from)
-	if err != nil {
-		return err
-	}
-	client, err := p.asNode(cfg)
-	if err != nil {
-		return err
-	}
-	cluster, err := client.ClusterID(ctx)
-	if err != nil {
-		return err
-	}
-	looking, cancel := context.WithTimeout(ctx, poolDeadline)
-	report := p.probeAll(looking, []config.Pool{pool})[0].Report
-	cancel()
-	if f, closed := report.Closed(); closed {
-		return closedError{pool, f}
-	}
-	if f, other := otherCluster(pool, report.Mark, cluster); other {
-		return closedError{pool, f}
-	}
-	store := p.storeOf(pool)
-	r := follow.Receiving{
-		AnewOptions: follow.AnewOptions{
-			Options: follow.Options{Self: daemon.Self(cfg), From: is.Node, Store: store,
-				Identity: report.Identity, API: client,
-				Pool: plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope,
-					Source: pool.Source}},
-			Claims: o.claims, Classes: o.classes, CreateClaim: client.CreateClaim,
-		},
-		Head: head, Is: is, Cluster: cluster, New: o.newCluster,
-	}
-	begun, err := r.Begin(ctx)
-	if err != nil {
-		return fmt.Errorf("volume %s: %w", printable(is.PV), err)
-	}
-	if !begun.Whole {
-		room := room{report.Free, report.InodesFree, report.Inodes > 0}
-		if err := room.takes(pool, head, begun.Record); err != nil {
-			return err
-		}
-		if err := p.fill(ctx, pool, store, r, begun, rest); err != nil {
-			return err
-		}
-	}
-	if err := r.Finish(ctx); err != nil {
-		return fmt.Errorf("volume %s is whole in pool %s, and its PersistentVolume is not made: %w",
-			printable(is.PV), pool.Name, err)
-	}
-	if begun.Record.Moving == "" {
-		fmt.Fprintf(p.stdout, "%s was received before\n", printable(is.PV))
-		return nil
-	}
-	fmt.Fprintf(p.stdout, "received %s for claim %s, as it was at %s\n", printable(is.PV),
-		printable(is.Namespace+"/"+is.Claim), head.At.Format(time.RFC3339))
-	return nil
-}
-
-// room is what a pool has.
-type room struct {
-	bytes, inodes uint64
-	counts        bool // inodes
-}
-
-// takes is why a volume does not fit, nil if it does.
-func (r room) takes(pool config.Pool, h follow.Head, is record.Record) error {
-	need := max(is.Reserved(), uint64(h.Bytes))
-	switch {
-	case pool.Quota != config.QuotaOff && h.Bytes > is.Requested:
-		return fmt.Errorf("pool %s has quota = %q, and the volume's data, %s, is more than its "+
-			"size, %s", pool.Name, pool.Quota, words.Size(uint64(h.Bytes)),
-			words.Size(uint64(is.Requested)))
-	case need > r.bytes:
-		return fmt.Errorf("pool %s has no room: the volume takes %s, and one more can get %s",
-			pool.Name, words.Size(need), words.Size(r.bytes))
-	case r.counts && h.Entries > r.inodes:
-		return fmt.Errorf("pool %s has no room: the volume has %d files, and %d inodes are free",
-			pool.Name, h.Entries, r.inodes)
-	}
-	return nil
-}
-
-// fill makes the directory. What an earlier call left is removed before, and what this one leaves
-// when it fails, after.
-func (p *program) fill(ctx context.Context, pool config.Pool, store *volume.Pool,
-	r follow.Receiving, begun follow.Begun, from io.Reader) error {
-	pv := begun.Record.PV
-	if begun.Drop {
-		if err := store.DropReceived(ctx, r.Identity, pv); err != nil {
-			return err
-		}
-		if _, err := store.Purge(ctx, r.Identity, pv); err != nil {
-			return err
-		}
-	}
-	shown := p.show(totalOf(r.Head))
-	made := volume.Spec{
-		Record: begun.Record, Label: daemon.LabelOf(pool), Full: true,
-		Subvolume: pool.Snapshots == config.SnapshotsSnapshot,
-		Project:   pool.Quota == config.QuotaProject,
-		Receive: func(ctx context.Context, dir int, o treecopy.Options) (treecopy.Copied, error) {
-			o.Limit, o.Work = r.Bytes, shown.work
-			return treecopy.Read(ctx, from, dir, r.Entries, o)
-		},
-		Copied: func(c treecopy.Copied) {
-			fmt.Fprintf(p.stderr, "received %s: %s\n", printable(pv), sentOf(c))
-		},
-	}
-	if pool.Quota != config.QuotaOff {
-		made.Quota = begun.Record.Requested
-	}
-	var err error
-	shown.during(printable(pv), func() { _, err = store.Create(ctx, r.Identity, made) })
-	if err != nil && !errors.Is(err, volume.ErrReceiving) {
-		after := context.WithoutCancel(ctx)
-		if store.DropReceived(after, r.Identity, pv) == nil {
-			_, _ = store.Purge(after, r.Identity, pv)
-		}
-	}
 	return err
 }

@@ -41,6 +41,7 @@ func (p *program) volumeCommand() *cobra.Command {
 // held is a volume of one of this node's pools, and what the API has of it.
 type held struct {
 	pool    config.Pool
+	self    plan.Self
 	store   *volume.Pool
 	id      mounts.Identity
 	record  record.Record
@@ -68,6 +69,7 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 			continue
 		}
 		h.pool, h.id, h.store = pool, report.Identity, p.storeOf(pool)
+		h.self = daemon.Self(cfg)
 		h.record, err = h.store.Lookup(ctx, h.id, pv)
 		if errors.Is(err, volume.ErrNotRecorded) {
 			continue
@@ -136,6 +138,8 @@ func (p *program) drop(ctx context.Context, pv string) error {
 		if err = h.store.Trash(ctx, h.id, pv); err == nil {
 			err = h.store.Discard(ctx, h.id, pv)
 		}
+	case record.InStaging:
+		err = h.store.DropReceived(ctx, h.id, pv)
 	case record.Emptying, record.Nowhere:
 	default:
 		err = fmt.Errorf("volume %s is %s", pv, h.record.Place.Describe())
@@ -155,7 +159,10 @@ func (p *program) drop(ctx context.Context, pv string) error {
 // needed is why the data of a volume cannot be dropped, nil if it can.
 func (h held) needed(ctx context.Context, node string) error {
 	r, away := h.record, h.object != nil && h.record.Sent != "" && !h.here(node)
+	received := r.Origin.Kind == record.Stream && r.Moving != "" && h.object != nil && !h.here(node)
 	switch {
+	case r.Partial != "", received && !plan.OfNoNode(h.object): // which was taken back
+		return nil
 	case r.Place == record.Emptying, r.Place == record.Nowhere, away:
 		return nil
 	case h.object != nil:

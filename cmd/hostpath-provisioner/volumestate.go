@@ -34,6 +34,7 @@ const (
 	stateLeftover = "leftover"     // of work that was cut off; the daemon sweeps it
 	stateDamaged  = "damaged"      // its record cannot be read
 	stateHalf     = "half adopted" // adopt --from-csi or --undo was cut off, and has to be called again
+	stateSent     = "sent"         // no pod can use it until another node has received it
 	stateMoving   = "half moved"   // import was cut off, and has to be called again
 	stateInline   = "inline"       // of a pod, which takes it along
 	stateSnapshot = "snapshot"     // of a volume; a VolumeSnapshotContent knows it, or that is not known
@@ -63,6 +64,8 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 		return stateTaking
 	case v.Kind == record.Snapshot && !v.Retained:
 		return stateSnapshot
+	case pv != nil && plan.OfNoNode(pv):
+		return stateSent
 	case pv != nil:
 		return phase(pv)
 	case v.Retained:

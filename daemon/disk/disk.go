@@ -24,6 +24,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
@@ -62,6 +63,11 @@ type Storage interface {
 	Remark(ctx context.Context, id mounts.Identity, marker hostcheck.Marker) error
 }
 
+// Announcing is a Storage in which other processes make volumes, too, and say so.
+type Announcing interface {
+	Announced(ctx context.Context, id mounts.Identity) (time.Time, error)
+}
+
 // Gate knows whether pools are open; gate.Gate is the real one.
 type Gate interface {
 	State(pool string) gate.State
@@ -92,6 +98,8 @@ type Pool struct {
 	tracker  *tracker
 	slots    chan struct{} // held by the calls that make a volume now
 	counting chan struct{} // held by the call that counts what is promised
+	// announced is up to when volumes of other processes were counted, in ns
+	announced atomic.Int64
 }
 
 // createSlots is how many volumes are made in a pool at once, of the claims that are worked on:

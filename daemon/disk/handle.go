@@ -93,7 +93,7 @@ func (h Handle) Create(spec volume.Spec) error {
 	case <-h.ctx.Done():
 		return h.ctx.Err()
 	}
-	if err := h.count(); err != nil {
+	if err := errors.Join(h.recount(), h.count()); err != nil {
 		return err
 	}
 	spec.Label = h.pool.Label

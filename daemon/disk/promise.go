@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
@@ -88,7 +89,13 @@ func (h Handle) create(s Storage, spec volume.Spec) error {
 // meanwhile takes nothing more. One that has a promise keeps that. The error is a
 // *capacity.FullError if the pool has less left.
 func (h Handle) Reserve(pv string, bytes uint64) (drop func(), err error) {
-	if !h.open() || !h.pool.Account.Known(h.id) {
+	if !h.open() {
+		return nil, errClosed
+	}
+	if err := h.recount(); err != nil {
+		return nil, err
+	}
+	if !h.pool.Account.Known(h.id) {
 		return nil, errClosed
 	}
 	taken, err := h.pool.Account.Reserve(pv, bytes, h.space())
@@ -146,6 +153,21 @@ func (h Handle) left(s Storage, pv string) bool {
 		h.pool.Recount()
 	}
 	return !errors.Is(err, volume.ErrNotRecorded)
+}
+
+// recount has the records read if another process has made a volume since that was done.
+func (h Handle) recount() error {
+	is, announces := h.pool.Storage.(Announcing)
+	if !announces {
+		return nil
+	}
+	at, err := call(h, func(Storage) (time.Time, error) { return is.Announced(h.ctx, h.id) })
+	if err != nil || h.pool.announced.Load() == at.UnixNano() {
+		return err
+	}
+	h.pool.Account.Forget()
+	h.pool.announced.Store(at.UnixNano())
+	return h.count()
 }
 
 // count has the records read if the account is not of this directory's. One caller reads, and the

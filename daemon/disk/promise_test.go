@@ -332,3 +332,30 @@ func (l *ledger) work(name string, rng *rand.Rand) {
 		}
 	}
 }
+
+// What another process has made in the pool, and announced, is promised before anything more is; it
+// is counted once.
+func TestAnnouncedIsPromised(t *testing.T) {
+	l := newLedger(t)
+	h := open(t, l.Pool)
+	l.must(h.Create(sized("a", 300)))
+	other := volume.New(volume.Options{Name: "fast", Path: l.path})
+	_, err := other.Create(t.Context(), l.id, sized("b", 600))
+	l.must(errors.Join(err, other.Announce(t.Context(), l.id)))
+	full := new(*capacity.FullError)
+	if _, err := h.Reserve("c", 200); !errors.As(err, full) {
+		t.Errorf("reserved: %v", err)
+	}
+	l.must(errors.Join(other.Undo(t.Context(), l.id, "b"), other.Announce(t.Context(), l.id)))
+	l.must(h.Create(sized("c", 200)))
+	_, err = other.Create(t.Context(), l.id, sized("b", 450))
+	l.must(errors.Join(err, other.Announce(t.Context(), l.id)))
+	if err := h.Create(sized("d", 100)); !errors.As(err, full) {
+		t.Errorf("made: %v", err)
+	}
+	lists := l.lists
+	l.must(h.Create(sized("e", 50)))
+	if l.promised(1000, "in the end"); l.lists != lists {
+		t.Errorf("%d times counted again", l.lists-lists)
+	}
+}

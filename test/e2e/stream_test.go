@@ -20,19 +20,19 @@ import (
 )
 
 // sends is the stream of a volume, and what is said of that.
-func (h *host) sends(pv string) (stream []byte, said string, err error) {
+func (h *host) sends(pv string, args ...string) (stream []byte, said string, err error) {
 	h.w.Helper()
 	var out, text bytes.Buffer
-	c := h.Command("volume", "send", pv)
+	c := h.Command(append([]string{"volume", "send", pv}, args...)...)
 	c.Stdout, c.Stderr = &out, &text
 	err = c.Run()
 	return out.Bytes(), text.String(), err
 }
 
 // sent is the stream of a volume that no pod uses.
-func (h *host) sent(pv string) []byte {
+func (h *host) sent(pv string, args ...string) []byte {
 	h.w.Helper()
-	stream, said, err := h.sends(pv)
+	stream, said, err := h.sends(pv, args...)
 	if err != nil {
 		h.w.Fatalf("%v\n%s", err, said)
 	}
@@ -86,6 +86,7 @@ func TestSendVolume(t *testing.T) {
 	}
 	w.deletePod("uses")
 	older := a.sent(data.Name)
+	a.aborts("data", data.Name)
 	w.Must(os.WriteFile(filepath.Join(old, "late"), []byte("late"), 0o600))
 	stream, before := a.sent(data.Name), b.tree()
 	b.refusesStream(older, "sent again")
@@ -94,16 +95,12 @@ func TestSendVolume(t *testing.T) {
 	b.refusesStream(slices.Replace(slices.Clone(stream), 2000, 2001, stream[2000]^1), "damaged")
 	b.refusesStream(append([]byte("x"), stream...), "does not begin")
 	a.refusesStream(stream, "the pool has a volume of this name")
-	w.pod("uses", nil, "data")
-	w.Eventually("the pod has its node", func() bool { return w.nodeOf("uses") == a.node })
-	b.refusesStream(stream, "pod "+w.Namespace+"/uses on node "+a.node+" uses it")
-	w.deletePod("uses")
-	b.diesReceiving(stream, data.Name)
-	if got := slices.DeleteFunc(b.tree(), func(name string) bool {
-		return strings.HasPrefix(name, "ours/")
-	}); len(got) > 0 {
-		t.Errorf("killed in the middle, it is seen: %q", got)
+	if out, _ := a.Call("volumes", "fast"); !strings.Contains(out, "sent") {
+		t.Errorf("it is sent, and said to be\n%s", out)
 	}
+	w.pod("waits", nil, "data")
+	b.diesReceiving(stream, data.Name)
+	b.showsNothing()
 	k := w.killer()
 	k.input = stream
 	said, _ := k.toTheEnd(b, "volume", "receive", "fast")
@@ -119,8 +116,11 @@ func TestSendVolume(t *testing.T) {
 	}
 	same(t, old, cluster.PathOf(now))
 	b.wantTree(append(before, pool.Of(data.Name)...)...)
-	w.pod("goes-on", nil, "data")
-	w.Eventually("the pod follows", func() bool { return w.nodeOf("goes-on") == b.node })
+	w.Eventually("the pod follows", func() bool { return w.nodeOf("waits") == b.node })
+	if out, code := a.Call("volume", "send", "--abort", data.Name); code != 1 ||
+		!strings.Contains(out, "it was received") {
+		t.Errorf("taken back too late: exit code %d\n%s", code, out)
+	}
 	if said, err := b.receives(stream); err != nil || !strings.Contains(said, "received before") {
 		t.Errorf("once more: %v\n%s", err, said)
 	}
@@ -141,7 +141,7 @@ func TestSendVolume(t *testing.T) {
 	}
 	a.wantTree(pool.Of(csi.Name)...)
 
-	w.deletePod("goes-on")
+	w.deletePod("waits")
 	if said, err := a.receives(b.sent(data.Name)); err != nil {
 		t.Errorf("back: %v\n%s", err, said)
 	}
@@ -153,6 +153,25 @@ func TestSendVolume(t *testing.T) {
 	w.DeleteClaim("csi")
 	w.Must(w.WaitVolumeGone(w.Soon(), csi.Name))
 	b.wantTree(append(before, pool.Of(data.Name)...)...) // the copy that was sent
+}
+
+// aborts takes a volume back that was sent, and wants its claim to have it here.
+func (h *host) aborts(claim, pv string) {
+	h.w.Helper()
+	if out, code := h.Call("volume", "send", "--abort", pv); code != 0 {
+		h.w.Fatalf("exit code %d\n%s", code, out)
+	}
+	h.follows(claim)
+}
+
+// showsNothing wants no volume to be seen in the pool.
+func (h *host) showsNothing() {
+	h.w.Helper()
+	if got := slices.DeleteFunc(h.tree(), func(name string) bool {
+		return strings.HasPrefix(name, "ours/")
+	}); len(got) > 0 {
+		h.w.Errorf("it is seen before it is whole: %q", got)
+	}
 }
 
 // diesReceiving kills a call in the middle of the data.
@@ -252,7 +271,11 @@ func TestReceiveBackup(t *testing.T) {
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
 	class := w.Class("old", immediate)
 	pv := a.writes("data", class)
-	stream, k := a.sent(pv.Name), w.killer()
+	stream, k := a.sent(pv.Name, "--backup"), w.killer()
+	b.refusesStream(stream, "is a backup, and the cluster has the volume")
+	if out, _ := a.Call("volumes", "fast"); strings.Contains(out, "sent") {
+		t.Errorf("it was only backed up, and is said to be\n%s", out)
+	}
 	w.DeleteClaim("data")
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	b.refusesStream(stream, "with --new-cluster")

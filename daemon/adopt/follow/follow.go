@@ -121,7 +121,8 @@ type survey struct {
 	handles  map[string]bool   // handles that are recorded here
 	users    map[string]string // by namespace/name of a claim: a pod on the former node
 	told     bool              // the two nodes were told
-	streamed bool              // the volume came in a stream
+	park     string            // the stream in which the volume is sent
+	stream   string            // the one that it came in
 }
 
 func (o Options) survey(ctx context.Context) (*survey, error) {
@@ -186,7 +187,8 @@ func (o Options) hostnameOf(ctx context.Context) (string, error) {
 }
 
 func (s *survey) facts(ctx context.Context, name string) (f Facts, err error) {
-	f = Facts{Self: s.Self, From: s.From, Pool: s.Pool, Hostname: s.hostname}
+	f = Facts{Self: s.Self, From: s.From, Pool: s.Pool, Hostname: s.hostname,
+		Park: s.park, Stream: s.stream}
 	if f.Volume, err = s.API.GetVolume(ctx, name); err != nil {
 		return f, err
 	}
@@ -313,7 +315,7 @@ func (s *survey) move(ctx context.Context, f Facts) error {
 			return err
 		}
 		i = &Intent{UID: v.UID, Deleting: v.DeletionTimestamp != nil, Claimed: claim != nil,
-			Object: Successor(f)}
+			Begun: true, Object: Successor(f)}
 		if err := s.API.CheckVolume(ctx, i.Object); err != nil {
 			return err
 		}
@@ -367,7 +369,10 @@ func (s *survey) finish(ctx context.Context, name string, i Intent) error {
 		said := fmt.Sprintf("volume %s came with its disk from node %s to node %s",
 			name, s.From, s.Node)
 		switch {
-		case s.streamed:
+		case s.park != "":
+			said = fmt.Sprintf("volume %s is sent by node %s: no pod can use it until another "+
+				"node has received it", name, s.From)
+		case s.stream != "":
 			said = fmt.Sprintf("volume %s came in a stream to node %s", name, s.Node)
 		case s.From == s.Node:
 			said = fmt.Sprintf("volume %s says now where node %s has it", name, s.Node)

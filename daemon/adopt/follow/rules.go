@@ -31,6 +31,7 @@ type Intent struct {
 	UID      types.UID                `json:"uid"` // of the object that goes
 	Deleting bool                     `json:"deleting,omitempty"`
 	Claimed  bool                     `json:"claimed,omitempty"` // its claim was there
+	Begun    bool                     `json:"begun,omitempty"`   // this node has it go
 	Object   *corev1.PersistentVolume `json:"object"`
 }
 
@@ -47,11 +48,13 @@ type Facts struct {
 	Intent     *Intent                  // of the record
 	User       string                   // a pod on that node which uses the volume's claim
 	Hostname   string                   // the value of this node's hostname label
+	Park       string                   // the stream in which it is sent: no node is to have it
+	Stream     string                   // the one that it came in
 }
 
 var rules = []func(Facts) (plan.Verdict, bool){
-	nothingToMove, cutOff, arrived, ofThirdNode, unreadable, archived, notRecorded, sentAway,
-	notServed, otherData, inUse, heldByOthers,
+	nothingToMove, cutOff, arrived, ofThirdNode, takenBack, unreadable, archived, notRecorded,
+	sentAway, notServed, otherData, inUse, heldByOthers,
 }
 
 // For decides about one volume.
@@ -102,6 +105,13 @@ func ofThirdNode(f Facts) (plan.Verdict, bool) {
 			"its object names the node %s, not %s", words.Quoted(label), f.From)}
 	}
 	return v, label != plan.NodeLabelValue(f.From)
+}
+
+// takenBack: pods may have written to it since the stream that it came in.
+func takenBack(f Facts) (plan.Verdict, bool) {
+	return plan.Verdict{Action: plan.Refuse, Message: "node " + f.From +
+			" has it again: it was taken back, or sent again, since the stream was written"},
+		f.Stream != "" && !plan.IsParked(f.Volume, f.Stream)
 }
 
 func unreadable(f Facts) (plan.Verdict, bool) {
@@ -189,7 +199,14 @@ func Successor(f Facts) *corev1.PersistentVolume {
 	if ref := next.Spec.ClaimRef; ref != nil {
 		ref.ResourceVersion = ""
 	}
-	if plan.HasAffinity(v) {
+	switch {
+	case f.Park != "":
+		if next.Annotations == nil {
+			next.Annotations = map[string]string{}
+		}
+		next.Annotations[plan.SentAnnotation] = f.Park
+		next.Spec.NodeAffinity = plan.Parked(f.Park)
+	case plan.HasAffinity(v):
 		next.Spec.NodeAffinity = plan.NodeAffinity(f.Hostname)
 	}
 	at := f.Pool.Path + "/" + f.Record.Directory

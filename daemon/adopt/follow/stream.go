@@ -27,8 +27,11 @@ type Head struct {
 	At          time.Time                           `json:"at"`
 	Record      json.RawMessage                     `json:"record"` // of the volume, on its node
 	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
-	Entries     uint64                              `json:"entries"` // the most that follow
-	Bytes       int64                               `json:"bytes"`   // of data, the same
+	Backup      bool                                `json:"backup,omitempty"`
+	Live        bool                                `json:"live,omitempty"` // of a volume in use
+	Base        string                              `json:"base,omitempty"` // from which it goes on
+	Entries     uint64                              `json:"entries"`        // the most that follow
+	Bytes       int64                               `json:"bytes"`          // of data, the same
 }
 
 // WriteHead begins a stream; what follows, with the stream's end, is written to what it returns.
@@ -103,11 +106,15 @@ func (o Receiving) Begin(ctx context.Context) (b Begun, err error) {
 		if before, err = decode(here.Moving); err != nil {
 			return b, err
 		}
-		replaced := before.UID != "" && (v == nil || v.UID != before.UID)
+		replaced := before.Begun &&
+			(v == nil || v.Labels[plan.NodeLabel] == plan.NodeLabelValue(o.Node))
 		if here.Place == record.InPool && replaced {
 			return Begun{Record: *here, Whole: true}, nil
 		}
-		b.Drop = true
+		b.Drop = o.Base == ""
+	}
+	if err := o.basedOn(here); err != nil {
+		return b, err
 	}
 	b.Record = o.record()
 	intent, err := o.intends(ctx, v, b.Record)
@@ -122,6 +129,22 @@ func (o Receiving) Begin(ctx context.Context) (b Begun, err error) {
 	}
 	b.Record.Moving, err = intent.encode()
 	return b, err
+}
+
+// basedOn is an error if the stream goes on from another one than the pool has.
+func (o Receiving) basedOn(here *record.Record) error {
+	switch {
+	case o.Live && o.New:
+		return errors.New("the stream is of a volume in use, of which no other comes here")
+	case o.Base == "":
+		return nil
+	case here == nil || here.Partial == "" || here.Origin.UID == "":
+		return errors.New("the stream goes on from one that was not received here: send all of it")
+	case here.Origin.UID != o.Base:
+		return fmt.Errorf("the stream goes on from another one than was received here, which was "+
+			"%s", here.Origin.UID)
+	}
+	return nil
 }
 
 // record is the volume's on this node: what another pool's quota and adoption were goes.
@@ -157,7 +180,9 @@ func (o Receiving) intends(ctx context.Context, v *corev1.PersistentVolume,
 	case o.Head.Cluster != o.Cluster:
 		return i, errors.New("the cluster has a volume of this name, and the stream is of " +
 			"another cluster's")
-	case v.Annotations[plan.SentAnnotation] != o.Stream:
+	case o.Backup:
+		return i, errors.New("the stream is a backup, and the cluster has the volume")
+	case !o.Live && v.Annotations[plan.SentAnnotation] != o.Stream:
 		return i, fmt.Errorf("the volume was sent again since the stream was written, %s, or moved",
 			o.At.Format(time.RFC3339))
 	case ref == nil:
@@ -174,7 +199,9 @@ func (o Receiving) intends(ctx context.Context, v *corev1.PersistentVolume,
 	if err != nil {
 		return i, err
 	}
-	f.User = users[ref.Namespace+"/"+ref.Name]
+	if !o.Live {
+		f.User = users[ref.Namespace+"/"+ref.Name]
+	}
 	if verdict := For(f); verdict.Action != Move {
 		return i, errors.New(saying(verdict, "its object is this node's already"))
 	}
@@ -217,17 +244,19 @@ func asError(text string) error {
 
 // Finish makes the object of a volume whose data is in the pool, and with o.Claims its claim.
 func (o Receiving) Finish(ctx context.Context) error {
-	s := &survey{Options: o.Options, told: true, streamed: true}
-	var err error
-	if s.hostname, err = s.hostnameOf(ctx); err != nil {
+	s, err := o.ofOne(ctx)
+	if err != nil {
 		return err
 	}
-	if s.users, err = Users(ctx, o.API, o.From); err != nil {
-		return err
-	}
+	s.stream = o.Stream
 	now, err := o.API.GetVolume(ctx, o.Is.PV)
 	if err != nil {
 		return err
+	}
+	if now == nil {
+		if err := s.begun(ctx, o.Is.PV); err != nil {
+			return err
+		}
 	}
 	if now == nil || now.Spec.ClaimRef == nil || now.Spec.ClaimRef.UID == "" {
 		if err := s.makes(ctx, o.AnewOptions, o.Is.PV); err != nil {
@@ -239,7 +268,64 @@ func (o Receiving) Finish(ctx context.Context) error {
 		}
 		return err
 	}
-	if row := s.volumeNow(ctx, o.Is.PV); row.Action == plan.Refuse || row.Action == plan.Keep {
+	return s.one(ctx, o.Is.PV)
+}
+
+// begun is an error if another object was to be replaced, and is gone by another hand: its node may
+// be about to make it again.
+func (s *survey) begun(ctx context.Context, pv string) error {
+	r, err := s.Store.Lookup(ctx, s.Identity, pv)
+	if err != nil {
+		return err
+	}
+	if i, err := decode(r.Moving); err != nil || i == nil || i.Begun || i.UID == "" {
+		return err
+	}
+	return fmt.Errorf("its object is gone: node %s may be about to make it again", s.From)
+}
+
+// Park has no pod use a volume of this node, which was written to a stream: its object is made
+// again with an affinity that no node meets, before the stream ends. A pod that has it is an error.
+// What a crash leaves, TakeBack finishes.
+func Park(ctx context.Context, o Options, pv, stream string) error {
+	s, err := o.ofOne(ctx)
+	if err != nil {
+		return err
+	}
+	s.park = stream
+	return s.one(ctx, pv)
+}
+
+// TakeBack undoes Park, as long as no other node has the volume: no stream of it is received then.
+func TakeBack(ctx context.Context, o Options, pv string) error {
+	s, err := o.ofOne(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := s.facts(ctx, pv)
+	if v := f.Volume; err == nil && v != nil && f.Intent == nil && !plan.OfNoNode(v) &&
+		v.Labels[plan.NodeLabel] == plan.NodeLabelValue(o.Node) {
+		_, err = o.API.PatchVolume(ctx, v, plan.MetadataPatch{Labels: map[string]*string{},
+			Annotations: map[string]*string{plan.SentAnnotation: nil}, Finalizers: v.Finalizers})
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	return s.one(ctx, pv)
+}
+
+// ofOne is survey for one volume.
+func (o Options) ofOne(ctx context.Context) (s *survey, err error) {
+	s = &survey{Options: o, told: true}
+	if s.hostname, err = s.hostnameOf(ctx); err == nil {
+		s.users, err = Users(ctx, o.API, o.From)
+	}
+	return s, err
+}
+
+func (s *survey) one(ctx context.Context, pv string) error {
+	if row := s.volumeNow(ctx, pv); row.Action == plan.Refuse || row.Action == plan.Keep {
 		return errors.New(row.Message)
 	}
 	return nil

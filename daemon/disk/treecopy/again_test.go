@@ -44,12 +44,17 @@ func (w *twice) write(path, text string) {
 	must(w, os.MkdirAll(filepath.Dir(w.at(path)), 0o755), os.WriteFile(w.at(path), []byte(text), 0o644))
 }
 
+func (w *twice) opens() {
+	w.Helper()
+	must(w, os.Mkdir(filepath.Join(w.dir, "copy"), 0o700))
+	w.from, w.to = open(w, filepath.Join(w.dir, "source")), open(w, filepath.Join(w.dir, "copy"))
+}
+
 // first is the first pass. What was made before is as old as it is in a volume that is in use.
 func (w *twice) first() {
 	w.Helper()
-	must(w, os.Mkdir(filepath.Join(w.dir, "copy"), 0o700))
+	w.opens()
 	w.Cleanup(w.o.Seen.Close)
-	w.from, w.to = open(w, filepath.Join(w.dir, "source")), open(w, filepath.Join(w.dir, "copy"))
 	w.o.Seen.margin = 20 * time.Millisecond
 	time.Sleep(2 * w.o.Seen.margin) // the clock of change times is behind by a tick
 	_, err := Copy(w.Context(), w.from, w.to, w.o)
@@ -69,6 +74,11 @@ func (w *twice) again() Copied {
 func (w *twice) same() {
 	w.Helper()
 	must(w, w.o.Seen.Sweep(w.Context(), w.to, func() error { return nil }))
+	w.like()
+}
+
+func (w *twice) like() {
+	w.Helper()
 	got, want := describe(w, filepath.Join(w.dir, "copy")), describe(w, filepath.Join(w.dir, "source"))
 	maps.DeleteFunc(want, func(_, text string) bool { return strings.HasPrefix(text, "140") }) // sockets
 	for path := range want {

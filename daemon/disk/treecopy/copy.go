@@ -27,6 +27,16 @@ type Options struct {
 	Seen *Seen
 	// Work counts what was copied. It may be nil.
 	Work *progress.Work
+	// Since has Write leave out the data of files that did not change since, by their change times:
+	// the reader has them of an earlier stream. The zero value is none.
+	Since unix.Timespec
+	// Live has Write go on where it meets a change, and write files alone: what changed is written
+	// again by a Write that has the beginning of this one as Since. Read puts them into Store.
+	Live bool
+	// Store is the name of a directory in the tree in which Read keeps files by their inodes in the
+	// source, for a further stream, and has those that come without data from; it is there, and
+	// stays. "" is none.
+	Store string
 }
 
 var (

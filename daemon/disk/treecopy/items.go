@@ -23,12 +23,14 @@ import (
 //	dir      a directory is entered
 //	up       it is left, and gets its attributes; that of the top is the last item
 //	file     a file; its data follows, in pieces
+//	kept     a file of an earlier stream, with this key; it did not change since
 //	link     a further name of the file that had this key
 //	symlink  FIFO  each as it is
 const (
 	itemDir     = "dir"
 	itemUp      = "up"
 	itemFile    = "file"
+	itemKept    = "kept"
 	itemLink    = "link"
 	itemSymlink = "symlink"
 	itemFIFO    = "fifo"
@@ -50,7 +52,7 @@ type item struct {
 	Atime  [2]int64    `json:"atime,omitzero"` // seconds, ns
 	Mtime  [2]int64    `json:"mtime,omitzero"`
 	Size   int64       `json:"size,omitempty"`
-	Key    uint64      `json:"key,omitempty"` // of a file with further names
+	Key    uint64      `json:"key,omitempty"` // of a file: its inode
 	Target []byte      `json:"target,omitempty"`
 	Attrs  []attribute `json:"attrs,omitempty"`
 }

@@ -28,13 +28,13 @@ var ErrWritten = errors.New("something that is not stopped writes to the volume"
 //
 // A write that began before and ends meanwhile is in the copy as a whole: FICLONE waits for it.
 func Last(ctx context.Context, from, to int, o Options) (Copied, error) {
-	w, err := watch(ctx, to)
+	w, err := Watch(ctx, to)
 	if err != nil {
 		return Copied{}, err
 	}
 	done, err := Again(ctx, from, to, o)
 	if err == nil {
-		err = tree.Walk(ctx, from, ".", w.visit)
+		err = w.Unchanged(ctx, from)
 	}
 	if err == nil {
 		err = o.Seen.clock.set()
@@ -42,18 +42,19 @@ func Last(ctx context.Context, from, to int, o Options) (Copied, error) {
 	return done, err
 }
 
-// watched is a tree in which changes are noticed by their times.
-type watched struct {
+// Watched is a tree in which changes are noticed by their times.
+type Watched struct {
 	to    int           // directory of the same filesystem, which tells the time
 	since unix.Timespec // what was changed before has an older change time, and what is changed later has not
 	now   unix.Timespec // at the last look
 }
 
-// watch begins to watch. The clock of change times may stand still for a tick (10 ms at most): what
-// was changed before it went on could not be told from what is changed later. From Linux 6.13 on it
-// goes on with each look (multigrain timestamps).
-func watch(ctx context.Context, to int) (w *watched, err error) {
-	w = &watched{to: to}
+// Watch begins to watch; to is a directory of the same filesystem, whose times it sets. The clock
+// of change times may stand still for a tick (10 ms at most): what was changed before it went on
+// could not be told from what is changed later. From Linux 6.13 on it goes on with each look
+// (multigrain timestamps).
+func Watch(ctx context.Context, to int) (w *Watched, err error) {
+	w = &Watched{to: to}
 	var before unix.Timespec
 	if before, err = w.time(); err == nil {
 		w.since, err = w.time()
@@ -68,8 +69,16 @@ func watch(ctx context.Context, to int) (w *watched, err error) {
 	return w, err
 }
 
+// Since is the time of the beginning, by the clock of change times.
+func (w *Watched) Since() unix.Timespec { return w.since }
+
+// Unchanged is ErrWritten if something in the open directory was changed since Watch.
+func (w *Watched) Unchanged(ctx context.Context, from int) error {
+	return tree.Walk(ctx, from, ".", w.visit)
+}
+
 // time is the change time of what is changed now.
-func (w *watched) time() (unix.Timespec, error) {
+func (w *Watched) time() (unix.Timespec, error) {
 	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
 	var st unix.Stat_t
 	err := openat.Retry(func() error { return unix.UtimesNanoAt(w.to, ".", now, 0) })
@@ -79,7 +88,7 @@ func (w *watched) time() (unix.Timespec, error) {
 	return st.Ctim, err
 }
 
-func (w *watched) visit(e tree.Entry) (tree.Leave, error) {
+func (w *Watched) visit(e tree.Entry) (tree.Leave, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(e.Dir, e.Name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err != nil {
 		return nil, replaced(e, err)
@@ -99,7 +108,7 @@ func (w *watched) visit(e tree.Entry) (tree.Leave, error) {
 
 // leave looks at a directory of which all entries were looked at: what came to one of those before,
 // or was moved away from this one, changed it.
-func (w *watched) leave(e tree.Entry, fd int, err error) (again bool, stop error) {
+func (w *Watched) leave(e tree.Entry, fd int, err error) (again bool, stop error) {
 	if errors.Is(err, unix.EXDEV) { // a mount
 		return false, nil
 	}
@@ -114,7 +123,7 @@ func (w *watched) leave(e tree.Entry, fd int, err error) (again bool, stop error
 }
 
 // look is ErrWritten if the entry was changed.
-func (w *watched) look(e tree.Entry, st unix.Stat_t) error {
+func (w *Watched) look(e tree.Entry, st unix.Stat_t) error {
 	if older(st.Ctim, w.since) {
 		return nil
 	}

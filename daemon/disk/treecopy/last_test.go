@@ -158,11 +158,11 @@ func TestLastQuiet(t *testing.T) {
 // filesystem's own clock. A time that this clock has not reached is one of before.
 func TestLastFuture(t *testing.T) {
 	top := open(t, on(t, "xfs"))
-	before, err := (&watched{to: top}).time()
+	before, err := (&Watched{to: top}).time()
 	must(t, err)
-	w, err := watch(t.Context(), top)
+	w, err := Watch(t.Context(), top)
 	must(t, err)
-	after, err := (&watched{to: top}).time()
+	after, err := (&Watched{to: top}).time()
 	must(t, err)
 	future := unix.NsecToTimespec(time.Now().Add(time.Hour).UnixNano())
 	for _, c := range []struct {

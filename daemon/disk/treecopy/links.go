@@ -1,6 +1,7 @@
 package treecopy
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 type linkStore struct {
 	top, dir int
 	name     string
+	stays    bool // it is the caller's
 }
 
 // keyOf tells an inode from all others, also from one that was removed and whose number is another
@@ -59,6 +61,64 @@ func (l *linkStore) keep(key string, dir int, name string) error {
 	return err
 }
 
+// replace is keep, in place of an earlier file of the key.
+func (l *linkStore) replace(key string, dir int, name string) error {
+	if l.dir >= 0 {
+		if err := unix.Unlinkat(l.dir, key, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return l.keep(key, dir, name)
+}
+
+// open has it use a directory that is there, and which stays.
+func (l *linkStore) open(name string) (err error) {
+	l.stays = true
+	l.dir, err = openat.Open(l.top, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0,
+		openat.Beneath)
+	return err
+}
+
+// Store makes the directory of Options.Store in a tree, and returns its name, which nobody can
+// guess.
+func Store(top int) (name string, err error) {
+	l := linkStore{top: top, dir: -1}
+	err = l.make()
+	l.close()
+	return l.name, err
+}
+
+// Unstore removes that directory from a tree that is whole.
+func Unstore(top int, name string) error {
+	var st unix.Stat_t
+	l := linkStore{top: top, dir: -1}
+	err := errors.Join(unix.Fstat(top, &st), l.open(name))
+	if l.name, l.stays = name, false; err == nil {
+		err = l.remove()
+	}
+	if err != nil {
+		return err
+	}
+	return setTimes(top, ".", st)
+}
+
+// Emptied removes what is in a tree, but for the directory of Options.Store.
+func Emptied(ctx context.Context, top int, store string) error {
+	return tree.Walk(ctx, top, ".", func(e tree.Entry) (tree.Leave, error) {
+		if e.Depth() == 0 {
+			return func(_ tree.Entry, _ int, err error) (bool, error) { return false, err }, nil
+		}
+		if e.Depth() == 1 && e.Name == store {
+			return nil, nil
+		}
+		err := unix.Unlinkat(e.Dir, e.Name, 0)
+		if !errors.Is(err, unix.EISDIR) {
+			return nil, err
+		}
+		return sweepDirectory, nil
+	})
+}
+
 func (l *linkStore) make() error {
 	l.name = ".links-" + rand.Text()
 	if err := unix.Mkdirat(l.top, l.name, 0o700); err != nil {
@@ -73,7 +133,7 @@ func (l *linkStore) make() error {
 
 // remove removes the directory and the names in it.
 func (l *linkStore) remove() error {
-	if l.dir < 0 {
+	if l.dir < 0 || l.stays {
 		return nil
 	}
 	buffer := make([]byte, 32<<10)

@@ -25,14 +25,30 @@ type reader struct {
 	piece   []byte
 }
 
-// Read makes in an open directory, which is empty, what Write has written, at most so many entries
-// and o.Limit bytes of data; ErrLimit if there are more. What it made when an error came stays
-// there. It has read the stream to its end when it returns without one.
+// ErrNotKept: a stream goes on from one whose files the reader has not, or without some of which
+// the directory was moved while that was written.
+var ErrNotKept = errors.New("it is not among the files that came before: send all of them")
+
+// Read makes in an open directory, which is empty but for o.Store, what Write has written, at most
+// so many entries and o.Limit bytes of data; ErrLimit if there are more. What it made when an error
+// came stays there. It has read the stream to its end when it returns without one.
 func Read(ctx context.Context, from io.Reader, to int, most uint64, o Options) (Copied, error) {
 	r := &reader{copier: newCopier(ctx, to, o), from: from, most: most}
 	r.depth = 0
-	defer r.leaveAt()
 	defer r.links.close()
+	defer func() {
+		if r.at != r.links.dir {
+			r.leaveAt()
+		}
+	}()
+	if o.Store != "" {
+		if err := r.links.open(o.Store); err != nil {
+			return r.done, err
+		}
+	}
+	if o.Live {
+		r.at = r.links.dir
+	}
 	for whole := false; !whole; {
 		if err := r.step(); err != nil {
 			return r.done, err
@@ -64,6 +80,9 @@ func (r *reader) item(i item) (whole bool, err error) {
 		}
 	}
 	name, st := string(i.Name), i.stat()
+	if r.o.Live {
+		return r.live(i, st)
+	}
 	switch i.Kind {
 	case itemDir:
 		return false, r.down(name)
@@ -75,6 +94,8 @@ func (r *reader) item(i item) (whole bool, err error) {
 		return whole, r.leave(name, i, st)
 	case itemFile:
 		return false, r.file(name, i, st)
+	case itemKept:
+		return false, r.kept(name, i)
 	case itemLink:
 		linked, err := r.links.link(keyText(i.Key), r.at, name)
 		if err == nil && !linked {
@@ -86,6 +107,24 @@ func (r *reader) item(i item) (whole bool, err error) {
 		return false, r.symlink(name, string(i.Target), st)
 	case itemFIFO:
 		return false, r.fifo(name, attributed{fd: -1, given: i.Attrs}, st)
+	}
+	return false, fmt.Errorf("%w: an item of kind %.20q", ErrStream, i.Kind)
+}
+
+// live puts one file of a volume that was in use into the store.
+func (r *reader) live(i item, st unix.Stat_t) (whole bool, err error) {
+	name := keyText(i.Key)
+	switch i.Kind {
+	case itemUp:
+		return true, nil
+	case itemKept:
+		return false, r.isKept(name, i)
+	case itemFile:
+		if err := unix.Unlinkat(r.at, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return false, err
+		}
+		i.Key = 0
+		return false, r.file(name, i, st)
 	}
 	return false, fmt.Errorf("%w: an item of kind %.20q", ErrStream, i.Kind)
 }
@@ -127,11 +166,42 @@ func (r *reader) file(name string, i item, st unix.Stat_t) error {
 	}
 	r.done.Files++
 	if i.Key != 0 {
-		if err := r.links.keep(keyText(i.Key), r.at, name); err != nil {
+		if err := r.links.replace(keyText(i.Key), r.at, name); err != nil {
 			return err
 		}
 	}
 	return setTimes(r.at, name, st)
+}
+
+// kept gives a file of an earlier stream its name.
+func (r *reader) kept(name string, i item) error {
+	if r.o.Store == "" {
+		return ErrNotKept
+	}
+	is, err := r.links.link(keyText(i.Key), r.at, name)
+	if err == nil && !is {
+		err = ErrNotKept
+	}
+	if err == nil {
+		err = r.isKept(name, i)
+	}
+	return err
+}
+
+// isKept is ErrNotKept if a name in the directory that is filled is not the file that is meant.
+func (r *reader) isKept(name string, i item) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(r.at, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch is := i.stat(); {
+	case errors.Is(err, unix.ENOENT):
+		return ErrNotKept
+	case err != nil:
+		return err
+	case st.Size != i.Size || st.Mtim != is.Mtim:
+		return ErrNotKept
+	}
+	r.done.Files++
+	return nil
 }
 
 // data writes a file's pieces, in their order and within its size.

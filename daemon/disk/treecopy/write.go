@@ -34,8 +34,8 @@ type writer struct {
 }
 
 // Write writes the tree of an open directory to a stream, as Copy would copy it. Nothing may write
-// to it meanwhile: what is noticed of that is ErrWritten. Without a stream it only counts what
-// would be written. Of o Step and Work are used.
+// to it meanwhile, unless o.Live: what is noticed of that is ErrWritten. Without a stream it only
+// counts what would be written. Of o also Step, Work and Since are used.
 func Write(ctx context.Context, from int, to io.Writer, o Options) (Copied, error) {
 	w := &writer{ctx: ctx, o: o, to: to, linked: map[uint64]uint64{}, text: make([]byte, valueMax)}
 	err := tree.Walk(ctx, from, ".", w.visit)
@@ -46,6 +46,14 @@ func (w *writer) visit(e tree.Entry) (tree.Leave, error) {
 	if err := w.step(); err != nil {
 		return nil, err
 	}
+	leave, err := w.visited(e)
+	if w.o.Live && errors.Is(err, ErrWritten) { // it went, or is another by now
+		return nil, nil
+	}
+	return leave, err
+}
+
+func (w *writer) visited(e tree.Entry) (tree.Leave, error) {
 	fd, err := openat.Open(e.Dir, e.Name, unix.O_PATH|unix.O_NOFOLLOW, 0, openat.Beneath)
 	if errors.Is(err, unix.EXDEV) {
 		w.done.Mounts++
@@ -77,7 +85,8 @@ func (w *writer) step() error {
 }
 
 func (w *writer) item(i item) error {
-	if w.to == nil {
+	switch top := i.Kind == itemUp && string(i.Name) == "."; {
+	case w.to == nil, w.o.Live && !top && i.Kind != itemFile && i.Kind != itemKept:
 		return nil
 	}
 	return WriteItem(w.to, i)
@@ -86,7 +95,10 @@ func (w *writer) item(i item) error {
 // leave writes a directory's attributes behind what is in it.
 func (w *writer) leave(e tree.Entry, fd int, err error) (again bool, stop error) {
 	if err != nil || fd < 0 {
-		return false, replaced(e, err)
+		if err = replaced(e, err); w.o.Live && errors.Is(err, ErrWritten) {
+			err = nil
+		}
+		return false, err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -153,9 +165,8 @@ func (w *writer) entry(fd int, e tree.Entry, st unix.Stat_t) error {
 
 func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
 	i := itemOf(itemFile, e, st)
-	i.Size = st.Size
+	i.Size, i.Key = st.Size, st.Ino
 	if st.Nlink > 1 {
-		i.Key = st.Ino
 		if left, is := w.linked[st.Ino]; is {
 			if w.linked[st.Ino] = left - 1; left == 1 {
 				delete(w.linked, st.Ino)
@@ -167,6 +178,11 @@ func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
 			return ErrManyLinks
 		}
 		w.linked[st.Ino] = uint64(st.Nlink) - 1 // 32 bits on arm64
+	}
+	if older(st.Ctim, w.o.Since) {
+		w.done.Files++
+		i.Kind = itemKept
+		return w.item(i)
 	}
 	from, err := w.leases.Open(w.step, func() (int, error) { return reopen(fd, unix.O_RDONLY) })
 	if err != nil {
@@ -184,7 +200,7 @@ func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
 	if err := unix.Fstat(from, &now); err != nil {
 		return err
 	}
-	if now.Ctim != st.Ctim {
+	if now.Ctim != st.Ctim && !w.o.Live {
 		return ErrWritten
 	}
 	return nil
@@ -195,6 +211,9 @@ func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
 func (w *writer) data(from int, st unix.Stat_t) error {
 	for at := int64(0); at < st.Size; {
 		data, hole, err := dataAfter(from, at, st.Size)
+		if w.o.Live && errors.Is(err, ErrWritten) {
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -207,6 +226,10 @@ func (w *writer) data(from int, st unix.Stat_t) error {
 		}
 		for data < hole {
 			n, err := w.copyPiece(from, data, hole)
+			if w.o.Live && errors.Is(err, ErrWritten) {
+				at = st.Size
+				break
+			}
 			if err != nil {
 				return err
 			}

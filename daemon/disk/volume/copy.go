@@ -223,6 +223,7 @@ func (s *session) fill(from, to int, spec Spec) error {
 func (s *session) passes(from, to int, spec Spec, o treecopy.Options) (treecopy.Copied, error) {
 	switch {
 	case spec.Receive != nil:
+		o.Store = spec.Partial
 		return spec.Receive(s.ctx, to, o)
 	case spec.Pause == nil:
 		return treecopy.Copy(s.ctx, from, to, o)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,9 +20,20 @@ import (
 // locked, Sweep leaves alone. The kernel ends the lock with the process, and what that has made is
 // discarded then, by Sweep or by the next call.
 
-// Write writes what is in a volume's directory to a stream; nil counts it only.
-func (p *Pool) Write(ctx context.Context, id mounts.Identity, pv string, to io.Writer,
-	o treecopy.Options) (done treecopy.Copied, err error) {
+// Sending is one writing of a volume to a stream.
+type Sending struct {
+	treecopy.Options
+	// Begin is called with the time, by the filesystem's clock, at which nothing was read yet. It
+	// returns the stream.
+	Begin func(since unix.Timespec) (io.Writer, error)
+	// Last is called behind the data. From then on nothing writes to the volume: what did since the
+	// beginning is treecopy.ErrWritten. It is nil for a volume that is in use.
+	Last func() error
+}
+
+// Write writes what is in a volume's directory to a stream; without Begin it counts it only.
+func (p *Pool) Write(ctx context.Context, id mounts.Identity, pv string,
+	o Sending) (done treecopy.Copied, err error) {
 	err = p.with(ctx, id, "sending volume "+pv, func(s *session) error {
 		r, place, err := s.find(pv)
 		switch {
@@ -35,10 +47,40 @@ func (p *Pool) Write(ctx context.Context, id mounts.Identity, pv string, to io.W
 			return err
 		}
 		defer unix.Close(dir)
-		done, err = treecopy.Write(ctx, dir, to, o)
+		if o.Begin == nil {
+			done, err = treecopy.Write(ctx, dir, nil, o.Options)
+			return err
+		}
+		done, err = s.writes(ctx, dir, o)
 		return err
 	})
 	return done, p.about(pv, err)
+}
+
+func (s *session) writes(ctx context.Context, dir int, o Sending) (done treecopy.Copied,
+	err error) {
+	ours, err := s.dir(stagingDir)
+	if err != nil {
+		return done, err
+	}
+	watched, err := treecopy.Watch(ctx, ours)
+	if err != nil {
+		return done, err
+	}
+	to, err := o.Begin(watched.Since())
+	if err == nil && o.Live { // a write to a mapping that is dirty sets no change time
+		err = openat.Retry(func() error { return unix.Syncfs(dir) })
+	}
+	if err == nil {
+		done, err = treecopy.Write(ctx, dir, to, o.Options)
+	}
+	if err != nil || o.Last == nil {
+		return done, err
+	}
+	if err = o.Last(); err == nil {
+		err = watched.Unchanged(ctx, dir)
+	}
+	return done, err
 }
 
 // Sent notes in the record that the volume was written to this stream, durably.
@@ -72,6 +114,164 @@ func (p *Pool) DropReceived(ctx context.Context, id mounts.Identity, pv string) 
 		}
 		return nil
 	})
+}
+
+// A volume that comes in several streams stays in staging until the last one is whole:
+//
+//	base made      a record that names no stream: discarded by the next call
+//	files came     the same, or the record of the base, which has all that it had
+//	durable        the same
+//	noted          the base of the next stream
+//	taken          whole, in staging: it is discarded, and sent anew
+//	renamed        a volume without an object, as any that was received
+//
+// Sweep leaves it. What came last replaces the files of the base alone that changed since that, and
+// which each stream that goes on from the base has.
+
+// ReceiveBase makes a volume in staging of a stream, or changes it by one that goes on from base.
+// With whole it is put into the pool: spec.Record is its record then.
+func (p *Pool) ReceiveBase(ctx context.Context, id mounts.Identity, spec Spec, base string,
+	whole bool) error {
+	return p.on(ctx, id, spec.PV, func(s *session) error {
+		if err := s.open(volumesDir, stagingDir); err != nil {
+			return err
+		}
+		dir, err := s.base(&spec, base)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(dir)
+		s.call.copies.Store(true)
+		defer s.call.copies.Store(false)
+		if err := s.fill(-1, dir, spec); err != nil {
+			return fmt.Errorf("copying volume %s: %w", spec.Origin.Name, err)
+		}
+		if whole {
+			return s.taken(dir, spec)
+		}
+		if err := openat.Retry(func() error { return unix.Syncfs(dir) }); err != nil {
+			return wrap("writing out the copy", err)
+		}
+		return s.noteBeside(spec.PV, func(r *record.Record) { r.Origin = spec.Origin })
+	})
+}
+
+// base opens the directory in staging, which is locked until the session ends, and has nothing but
+// the files that came. spec gets its record's Partial.
+func (s *session) base(spec *Spec, base string) (dir int, err error) {
+	if base == "" {
+		return s.newBase(spec)
+	}
+	r, place, err := s.find(spec.PV)
+	switch {
+	case err != nil:
+		return -1, err
+	case place == record.InStaging && s.receives(spec.PV):
+		return -1, ErrReceiving
+	case place != record.InStaging || r.Partial == "" || r.Origin.UID != base:
+		return -1, wrongPlace(place)
+	}
+	spec.Partial, spec.ProjectID = r.Partial, r.ProjectID
+	if dir, err = openDir(s.dirs[stagingDir], spec.PV); err != nil {
+		return -1, err
+	}
+	return dir, closing(dir, func() error {
+		if err := s.hold(dir, *spec); err != nil {
+			return err
+		}
+		return treecopy.Emptied(s.ctx, dir, spec.Partial)
+	})
+}
+
+// closing closes a descriptor, unless the work is done.
+func closing(fd int, work func() error) (err error) {
+	done := false
+	defer func() {
+		if !done {
+			unix.Close(fd)
+		}
+	}()
+	err = work()
+	done = err == nil
+	return err
+}
+
+// newBase makes one. Its record names no stream before the first one is whole.
+func (s *session) newBase(spec *Spec) (dir int, err error) {
+	if taken, err := exists(s.root, spec.Directory); taken || err != nil {
+		return -1, errors.Join(err, fmt.Errorf("directory %q: %w", spec.Directory, ErrForeign))
+	}
+	done, err := s.assign(spec)
+	if err != nil {
+		return -1, err
+	}
+	begun := *spec
+	begun.Origin.UID = ""
+	dir, err = s.stageCopy(begun)
+	if done(err == nil); err != nil {
+		return -1, err
+	}
+	return dir, closing(dir, func() (err error) {
+		if spec.Partial, err = treecopy.Store(dir); err != nil {
+			return err
+		}
+		return s.noteBeside(spec.PV, func(r *record.Record) { r.Partial = spec.Partial })
+	})
+}
+
+// taken puts a volume whose last stream is whole into the pool.
+func (s *session) taken(dir int, spec Spec) error {
+	store := spec.Partial
+	err := s.noteBeside(spec.PV, func(r *record.Record) {
+		r.Origin, r.Moving, r.Partial = spec.Origin, spec.Moving, ""
+	})
+	if err == nil {
+		s.pool.crashPoint("taken")
+		err = treecopy.Unstore(dir, store)
+	}
+	if err == nil && spec.ProjectID != 0 {
+		err = s.limit(dir, spec.Record, spec.Quota)
+	}
+	if err == nil {
+		err = wrap("writing out the copy",
+			openat.Retry(func() error { return unix.Syncfs(dir) }))
+	}
+	if err != nil {
+		return err
+	}
+	if err := move(s.dirs[stagingDir], spec.PV, s.root, spec.Directory); err != nil {
+		return fmt.Errorf("directory %q: %w", spec.Directory, err)
+	}
+	s.pool.crashPoint("renamed")
+	return s.durable("pool durable", "")
+}
+
+// Announce has a daemon that works in the pool, too, count what its records promise before it makes
+// another volume: this process has written one.
+func (p *Pool) Announce(ctx context.Context, id mounts.Identity) error {
+	return p.with(ctx, id, "announcing a volume", func(s *session) error {
+		dir, err := openDir(s.root, metaDir)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(dir)
+		now := unix.NsecToTimespec(time.Now().UnixNano())
+		return unix.UtimesNanoAt(dir, ".", []unix.Timespec{now, now}, 0)
+	})
+}
+
+// Announced is when Announce was called last; it is later, too, where a file came beside the
+// records.
+func (p *Pool) Announced(ctx context.Context, id mounts.Identity) (at time.Time, err error) {
+	err = p.with(ctx, id, "looking for announced volumes", func(s *session) error {
+		var st unix.Stat_t
+		if err := unix.Fstatat(s.root, metaDir, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		at = time.Unix(st.Mtim.Unix())
+		return nil
+	})
+	return at, err
 }
 
 // hold locks the directory of a volume that is received until the session ends.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -23,7 +25,10 @@ func streamed(t *testing.T) (stream []byte, want string) {
 	withData(t, r)
 	var text bytes.Buffer
 	e := treecopy.NewEncoder(&text)
-	_, err := r.Write(t.Context(), r.id, pv, e, treecopy.Options{})
+	_, err := r.Write(t.Context(), r.id, pv, Sending{
+		Begin: func(unix.Timespec) (io.Writer, error) { return e, nil },
+		Last:  func() error { return nil },
+	})
 	must(t, errors.Join(err, e.End()))
 	return text.Bytes(), contents(t, filepath.Join(r.path, spec(pv).Directory))
 }
@@ -162,4 +167,102 @@ func TestReceiveBesideTheDaemon(t *testing.T) {
 	if _, err := r.Create(t.Context(), r.id, foreign); !errors.Is(err, ErrForeign) {
 		t.Errorf("over a foreign directory: %v", err)
 	}
+}
+
+// inTwo are the streams of a volume that changes between them, and what it has in the end.
+func inTwo(t *testing.T) (live, last []byte, want string) {
+	r := onTmpfs(t)
+	withData(t, r)
+	dir := filepath.Join(r.path, spec(pv).Directory)
+	var since unix.Timespec
+	write := func(o treecopy.Options) []byte {
+		var text bytes.Buffer
+		e := treecopy.NewEncoder(&text)
+		_, err := r.Write(t.Context(), r.id, pv, Sending{Options: o,
+			Begin: func(at unix.Timespec) (io.Writer, error) { since = at; return e, nil }})
+		must(t, errors.Join(err, e.End()))
+		return text.Bytes()
+	}
+	live = write(treecopy.Options{Live: true})
+	must(t, errors.Join(os.Rename(filepath.Join(dir, "below"), filepath.Join(dir, "moved")),
+		os.Remove(filepath.Join(dir, "symlink"))))
+	must(t, os.WriteFile(filepath.Join(dir, "late"), []byte("late"), 0o640))
+	return live, write(treecopy.Options{Since: since}), contents(t, dir)
+}
+
+// A volume that comes in two streams is in the pool whole, or not at all, whenever a call dies,
+// also where the daemon sweeps before the next one: that goes on from the first stream where it is
+// there, and else begins anew.
+func TestReceiveBaseCrash(t *testing.T) {
+	live, last, whole := inTwo(t)
+	part := func(r *rig, stream []byte, uid, base string) error {
+		s := received(bytes.NewReader(stream), nil)
+		s.Origin.UID = uid
+		s.Receive = func(ctx context.Context, dir int,
+			o treecopy.Options) (treecopy.Copied, error) {
+			o.Limit, o.Live = math.MaxInt64, base == ""
+			return treecopy.Read(ctx, treecopy.NewDecoder(bytes.NewReader(stream)), dir,
+				math.MaxUint64, o)
+		}
+		return r.ReceiveBase(context.Background(), r.id, s, base, base != "")
+	}
+	based := func(r *rig) bool {
+		is, err := r.Lookup(context.Background(), r.id, pv)
+		return err == nil && is.Place == record.InStaging && is.Partial != "" &&
+			is.Origin.UID == "first"
+	}
+	goesOn := 0
+	both := func(r *rig) error {
+		is, err := r.Lookup(context.Background(), r.id, pv)
+		switch {
+		case err == nil && is.Place == record.InPool:
+			return nil
+		case based(r):
+			goesOn++
+		default:
+			r.discarded(t)
+			if err := part(r, live, "first", ""); err != nil {
+				return err
+			}
+		}
+		return part(r, last, "last", "first")
+	}
+	onEach(t, func(t *testing.T, fs, base string) {
+		want := ""
+		for n := 0; ; n++ {
+			dir := filepath.Join(base, fmt.Sprint("pool-", n))
+			must(t, os.Mkdir(dir, 0o700))
+			r := restarted(&rig{path: dir, id: pool.Identity(t, dir)})
+			prepared(t, r)
+			died, err := stopAt(r, fmt.Sprint("#", n), func() error { return both(r) })
+			must(t, err)
+			place := filepath.Join(r.path, spec(pv).Directory)
+			if _, err := os.Lstat(place); err == nil && contents(t, place) != whole {
+				t.Errorf("died at %q: it is in the pool and not whole", died)
+			}
+			r = restarted(r)
+			if n%2 == 0 {
+				was := based(r)
+				must(t, second(r.Sweep(t.Context(), r.id)))
+				r.purgeAll(t)
+				if was && !based(r) {
+					t.Errorf("died at %q: what came is swept", died)
+				}
+			}
+			must(t, both(r))
+			if n == 0 {
+				want = contents(t, r.path)
+			}
+			if got := contents(t, r.path); got != want || contents(t, place) != whole {
+				t.Errorf("after %q:\n%swant:\n%s", died, got, want)
+			}
+			must(t, os.RemoveAll(r.path))
+			if n > 0 && died == "" {
+				if n < 8 || goesOn == 0 {
+					t.Errorf("only %d steps, and it went on %d times", n, goesOn)
+				}
+				break
+			}
+		}
+	})
 }

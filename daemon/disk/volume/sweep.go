@@ -85,7 +85,7 @@ func (s *session) sweepStaging(pv string) (bool, error) {
 	if there, err := exists(s.dirs[stagingDir], pv); !there || err != nil {
 		return false, err
 	}
-	if s.receives(pv) {
+	if r, err := s.load(pv); s.receives(pv) || err == nil && r.Partial != "" {
 		return false, nil
 	}
 	if discarded, err := s.discardCopy(pv); discarded || err != nil {

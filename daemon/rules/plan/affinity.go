@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
@@ -17,10 +18,32 @@ func HasAffinity(v *corev1.PersistentVolume) bool {
 	return v.Spec.NodeAffinity != nil && v.Spec.NodeAffinity.Required != nil
 }
 
+// Parked is the affinity of a volume that was sent in a stream: no node has this label. So no pod
+// is scheduled to the volume, and kubelet mounts it for none that is, until it was received.
+func Parked(stream string) *corev1.VolumeNodeAffinity {
+	return affinity(SentAnnotation, stream)
+}
+
+// OfNoNode reports whether a volume object has such an affinity.
+func OfNoNode(v *corev1.PersistentVolume) bool {
+	if HasAffinity(v) && len(v.Spec.NodeAffinity.Required.NodeSelectorTerms) == 1 {
+		first := v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions
+		return len(first) == 1 && first[0].Key == SentAnnotation
+	}
+	return false
+}
+
+// IsParked reports whether no pod can use a volume since it was written to this stream.
+func IsParked(v *corev1.PersistentVolume, stream string) bool {
+	return v.Annotations[SentAnnotation] == stream &&
+		equality.Semantic.DeepEqual(v.Spec.NodeAffinity, Parked(stream))
+}
+
 // OffItsNode decides whether a volume of this node is told that no pod comes to it any more: its
 // affinity, which nothing can change, is of other labels than the node has now.
 func (s Self) OffItsNode(v *corev1.PersistentVolume, labels map[string]string) (Verdict, bool) {
-	if labels == nil || !HasAffinity(v) || ScopeOf(v) != ScopeNode || !home(v, ScopeNode, s.Node) ||
+	if labels == nil || !HasAffinity(v) || OfNoNode(v) ||
+		ScopeOf(v) != ScopeNode || !home(v, ScopeNode, s.Node) ||
 		SelectsNode(v.Spec.NodeAffinity.Required, s.Node, labels) {
 		return Verdict{}, false
 	}

@@ -42,7 +42,7 @@ const (
 	// the directory, which nothing else of the object says.
 	PathAnnotation = "hostpath-provisioner/path"
 	// SentAnnotation is ours: the UID of the last stream that the volume was written to, and the
-	// only one that its object follows.
+	// only one that its object follows. A label of this name no node has (Parked).
 	SentAnnotation = "hostpath-provisioner/sent"
 	// AdoptedAnnotation is ours, on volumes that were adopted from another provisioner.
 	AdoptedAnnotation = "hostpath-provisioner/adopted"

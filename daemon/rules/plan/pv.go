@@ -65,9 +65,15 @@ func VolumeSource(pool Pool, path string) corev1.PersistentVolumeSource {
 
 // NodeAffinity is the affinity of a volume on the node whose HostnameLabel has this value.
 func NodeAffinity(hostname string) *corev1.VolumeNodeAffinity {
-	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: HostnameLabel, Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}}},
-	}}}}
+	return affinity(HostnameLabel, hostname)
+}
+
+func affinity(label, value string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key: label, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}},
+		}}}}
 }
 
 // Same reports whether an object that already has the name of the one we want to create is the one

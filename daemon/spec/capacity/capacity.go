@@ -58,6 +58,13 @@ func (s Space) Room(promised uint64) Room {
 	}
 }
 
+// Over reports whether more of the space is promised than may be.
+func (s Space) Over(promised uint64) bool {
+	usable := less(s.Size, s.RootOnly)
+	others := less(less(usable, s.Available), promised)
+	return Plus(promised, others) > times(less(usable, s.Reserve), s.Overcommit)
+}
+
 // less is a-b, never below zero.
 func less(a, b uint64) uint64 { return a - min(a, b) }
 

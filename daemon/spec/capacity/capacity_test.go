@@ -272,3 +272,19 @@ func TestAccountIsTheSumOfTheRecords(t *testing.T) {
 		}
 	}
 }
+
+// Space.Over is what Room leaves nothing of, and not more: the last volume that fits is not over.
+func TestOver(t *testing.T) {
+	s := Space{Size: 1000, RootOnly: 50, Available: 900, Reserve: 100, Overcommit: 1}
+	for promised, want := range map[uint64]bool{0: false, 800: false, 850: false, 851: true} {
+		if got := s.Over(promised); got != want {
+			t.Errorf("%d promised: %v", promised, got)
+		}
+	}
+	s.Available = 700 // of others, or of volumes that use more than they were promised
+	for promised, want := range map[uint64]bool{0: false, 40: false, 850: false, 851: true} {
+		if got := s.Over(promised); got != want {
+			t.Errorf("%d promised, and 250 in use: %v", promised, got)
+		}
+	}
+}

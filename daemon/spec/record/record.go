@@ -99,6 +99,9 @@ type Record struct {
 	// that, while the volume's disk is another node's now: the object of its name is the former
 	// node's, or there is none.
 	Moving string `json:"moving,omitempty"`
+	// Partial is of a volume that comes in several streams, the last of which has not come: the
+	// name of the directory in it that has the files which came. Origin is the last whole stream.
+	Partial string `json:"partial,omitempty"`
 	// Sent is the UID of the last stream that the volume was written to, so that another node may
 	// have it by now.
 	Sent string `json:"sent,omitempty"`

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
+)
+
+// receiving is what the command line asks for.
+type receiving struct {
+	newCluster, claims bool
+	classes            map[string]string
+}
+
+const receiveLong = `Volume receive reads from standard input what volume send wrote, and makes a
+volume of it in a pool of this node. The directory appears when all of it is there and every
+checksum is right. Then the PersistentVolume is made again for this node, and the claim follows: it is Lost for
+some seconds, and then Bound. The old copy stays on its node, until volume drop. A call that was cut
+off is simply made again: it begins anew, or has only the PersistentVolume left to make.
+
+What came of a volume that is in use (volume send --live) waits for the stream that goes on from it,
+or for volume drop.
+
+With --new-cluster the PersistentVolume is made from what the stream says, where the cluster has
+none: in another cluster, or of a backup. It waits for the claim of the recorded namespace and name,
+which --claims makes, too.`
+
+func (p *program) receiveCommand() *cobra.Command {
+	var o receiving
+	c := &cobra.Command{
+		Use: "receive POOL", Short: "Make a volume of what volume send wrote", Long: receiveLong,
+		ValidArgsFunction: p.completePools, Args: args(1, 1),
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, pool, err := p.loadPool(args)
+			switch {
+			case err != nil:
+				return err
+			case !o.newCluster && (o.claims || len(o.classes) > 0):
+				return usageError{errors.New("--claims and --class go with --new-cluster")}
+			case pool.Scope != config.ScopeNode:
+				return usageError{fmt.Errorf("pool %s has scope %s: its volumes are not one node's",
+					pool.Name, pool.Scope)}
+			}
+			return p.receive(c.Context(), cfg, pool, o, c.InOrStdin())
+		},
+	}
+	flags := c.Flags()
+	flags.BoolVar(&o.newCluster, "new-cluster", false,
+		"the cluster knows nothing of the volume: make its object from what the stream says")
+	flags.BoolVar(&o.claims, "claims", false, "with --new-cluster: make the claim, too")
+	flags.StringToStringVar(&o.classes, "class", nil,
+		"with --new-cluster: a class has another name here, `OLD=NEW`; may be repeated")
+	return c
+}
+
+func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Pool, o receiving,
+	from io.Reader) error {
+	head, is, rest, err := follow.ReadHead(from)
+	if err != nil {
+		return err
+	}
+	client, err := p.asNode(cfg)
+	if err != nil {
+		return err
+	}
+	cluster, err := client.ClusterID(ctx)
+	if err != nil {
+		return err
+	}
+	looking, cancel := context.WithTimeout(ctx, poolDeadline)
+	report := p.probeAll(looking, []config.Pool{pool})[0].Report
+	cancel()
+	if f, closed := report.Closed(); closed {
+		return closedError{pool, f}
+	}
+	if f, other := otherCluster(pool, report.Mark, cluster); other {
+		return closedError{pool, f}
+	}
+	store := p.storeOf(pool)
+	r := follow.Receiving{
+		AnewOptions: follow.AnewOptions{
+			Options: follow.Options{Self: daemon.Self(cfg), From: is.Node, Store: store,
+				Identity: report.Identity, API: client, Pool: planPool(pool)},
+			Claims: o.claims, Classes: o.classes, CreateClaim: client.CreateClaim,
+		},
+		Head: head, Is: is, Cluster: cluster, New: o.newCluster,
+	}
+	begun, err := r.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("volume %s: %w", printable(is.PV), err)
+	}
+	if !begun.Whole {
+		has := room{report.Free, report.InodesFree, report.Inodes > 0}
+		if err := p.fill(ctx, pool, has, store, r, begun, rest); err != nil {
+			return err
+		}
+	}
+	if head.Live {
+		p.receivedLive(head, is)
+		return nil
+	}
+	if err := r.Finish(ctx); err != nil {
+		return fmt.Errorf("volume %s is whole in pool %s, and its PersistentVolume is not made: %w",
+			printable(is.PV), pool.Name, err)
+	}
+	if begun.Record.Moving == "" {
+		fmt.Fprintf(p.stdout, "%s was received before\n", printable(is.PV))
+		return nil
+	}
+	fmt.Fprintf(p.stdout, "received %s for claim %s, as it was at %s\n", printable(is.PV),
+		printable(is.Namespace+"/"+is.Claim), head.At.Format(time.RFC3339))
+	return nil
+}
+
+// receivedLive says how what changed since is sent.
+func (p *program) receivedLive(head follow.Head, is record.Record) {
+	fmt.Fprintf(p.stdout, "received %s as it was while in use at %s; send what changed with: "+
+		"hostpath-provisioner volume send -i %s %s\n", printable(is.PV),
+		head.At.Format(time.RFC3339), head.Stream, printable(is.PV))
+}
+
+// room is what a pool has.
+type room struct {
+	bytes, inodes uint64
+	counts        bool // inodes
+}
+
+// takes is why a volume does not fit, nil if it does.
+func (r room) takes(pool config.Pool, h follow.Head, is record.Record) error {
+	need := max(is.Reserved(), uint64(h.Bytes))
+	if h.Base != "" { // it is promised already
+		need = 0
+	}
+	switch {
+	case pool.Quota != config.QuotaOff && h.Bytes > is.Requested:
+		return fmt.Errorf("pool %s has quota = %q, and the volume's data, %s, is more than its "+
+			"size, %s", pool.Name, pool.Quota, words.Size(uint64(h.Bytes)),
+			words.Size(uint64(is.Requested)))
+	case need > r.bytes:
+		return fmt.Errorf("pool %s has no room: the volume takes %s, and one more can get %s",
+			pool.Name, words.Size(need), words.Size(r.bytes))
+	case r.counts && h.Entries > r.inodes:
+		return fmt.Errorf("pool %s has no room: the volume has %d files, and %d inodes are free",
+			pool.Name, h.Entries, r.inodes)
+	}
+	return nil
+}
+
+// fill makes the directory. What an earlier call left is removed before, and what this one leaves
+// when it fails, after.
+func (p *program) fill(ctx context.Context, pool config.Pool, has room, store *volume.Pool,
+	r follow.Receiving, begun follow.Begun, from io.Reader) error {
+	pv := begun.Record.PV
+	if err := has.takes(pool, r.Head, begun.Record); err != nil {
+		return err
+	}
+	if begun.Drop {
+		if err := store.DropReceived(ctx, r.Identity, pv); err != nil {
+			return err
+		}
+		if _, err := store.Purge(ctx, r.Identity, pv); err != nil {
+			return err
+		}
+	}
+	shown := p.show(totalOf(r.Head))
+	made := volume.Spec{
+		Record: begun.Record, Label: daemon.LabelOf(pool), Full: true,
+		Subvolume: pool.Snapshots == config.SnapshotsSnapshot,
+		Project:   pool.Quota == config.QuotaProject,
+		Receive: func(ctx context.Context, dir int, o treecopy.Options) (treecopy.Copied, error) {
+			entries, bytes := r.Most()
+			o.Limit, o.Work, o.Live = bytes, shown.work, r.Live
+			fits := func() error {
+				return p.promises(ctx, pool, store, r.Identity, begun.Record.Reserved())
+			}
+			if err := fits(); err != nil {
+				return treecopy.Copied{}, err
+			}
+			done, err := treecopy.Read(ctx, from, dir, entries, o)
+			if err == nil { // what the daemon promised before that call is recorded by now
+				err = fits()
+			}
+			return done, err
+		},
+		Copied: func(c treecopy.Copied) {
+			fmt.Fprintf(p.stderr, "received %s: %s\n", printable(pv), sentOf(c))
+		},
+	}
+	if pool.Quota != config.QuotaOff {
+		made.Quota = begun.Record.Requested
+	}
+	var err error
+	shown.during(printable(pv), func() {
+		if r.Live || r.Base != "" {
+			err = store.ReceiveBase(ctx, r.Identity, made, r.Base, !r.Live)
+		} else {
+			_, err = store.Create(ctx, r.Identity, made)
+		}
+	})
+	if err != nil && r.Base == "" && !errors.Is(err, volume.ErrReceiving) {
+		after := context.WithoutCancel(ctx)
+		if store.DropReceived(after, r.Identity, pv) == nil {
+			_, _ = store.Purge(after, r.Identity, pv)
+		}
+	}
+	return err
+}
