@@ -24,7 +24,7 @@ type dependency struct {
 var outside = []dependency{
 	{"golang.org/x/sys/unix", "system calls", []string{
 		"cmd/hostpath-provisioner", "daemon", "daemon/adopt", "daemon/node/confine",
-		"daemon/node/csi", "daemon/node/csi/freeze", "daemon/node/csi/target",
+		"daemon/adopt/follow", "daemon/node/csi", "daemon/node/csi/freeze", "daemon/node/csi/target",
 		"daemon/node/inline", "daemon/host/ipc", "daemon/controllers/leadership",
 		"daemon/host/mountpoint", "daemon/host/prepare", "daemon/host/prober", "daemon/host/state",
 		"daemon/disk/volume", "daemon/disk/tree", "daemon/disk/treecopy", "hostcheck",
@@ -43,8 +43,8 @@ var outside = []dependency{
 	{"k8s.io/apimachinery/pkg/util/duration", "ages as kubectl prints them", []string{
 		"cmd/hostpath-provisioner",
 	}},
-	{"k8s.io/apimachinery/pkg/api/equality", "an object compared with what it is to be", []string{
-		"daemon/adopt/follow",
+	{"k8s.io/apimachinery/pkg/api/equality", "an object compared with what it must be", []string{
+		"daemon/adopt/follow", "daemon/rules/plan",
 	}},
 	{"k8s.io/apimachinery/pkg/api/resource", "sizes in Kubernetes' own notation", []string{
 		"daemon/adopt", "daemon/adopt/follow", "daemon/rules/adoptrules", "daemon/config",

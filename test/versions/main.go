@@ -150,7 +150,7 @@ func kubelets(results map[key]result) string {
 			continue
 		}
 		story, versions, _ := strings.Cut(one.name, " ")
-		cell := "`" + story + "` (" + versions + ")"
+		cell := "`" + story + "` (test/nodes) " + versions
 		if r.ended != "pass" {
 			cell = "**failed**: " + cell
 		}

@@ -54,7 +54,7 @@ func TestTable(t *testing.T) {
 		{"1.33.13", "inline volumes"}: "**failed**: `TestInlineVolume` (test/e2e)",
 		{"1.33.13", "claim index"}:    "lacks it: MutatingAdmissionPolicy is of Kubernetes 1.36",
 		{"1.33.13", "expansion"}:      "not run", // of this release
-		{"1.33.13", "real kubelets"}:  "**failed**: `TestCSI` (1.32,1.33), `TestNodes` (1.33)",
+		{"1.33.13", "real kubelets"}:  "**failed**: `TestCSI` (test/nodes) 1.32,1.33, `TestNodes` (test/nodes) 1.33",
 		{"1.33.13", "test/e2e"}:       "1 passed, 1 lack, **1 failed**",
 		{"1.33.13", "test/identity"}:  "not run",
 		{"1.34.4", "snapshots"}:       "was",
