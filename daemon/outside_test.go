@@ -37,7 +37,8 @@ var outside = []dependency{
 		"daemon/controllers", "daemon/controllers/everynode", "daemon/controllers/expansion",
 		"daemon/adopt/follow", "daemon/adopt/forget", "daemon/controllers/away", "daemon/kube",
 		"daemon/controllers/leadership", "daemon/controllers/ownership", "daemon/rules/plan",
-		"daemon/controllers/report", "daemon/adopt/unpublish", "daemon/adopt/overview",
+		"daemon/controllers/presence", "daemon/controllers/report", "daemon/adopt/unpublish",
+		"daemon/adopt/overview",
 		"daemon/adopt/why", "packaging",
 	}},
 	{"k8s.io/apimachinery/pkg/util/duration", "ages as kubectl prints them", []string{

@@ -120,7 +120,7 @@ func TestKernelTells(t *testing.T) {
 	got := Lacking([]Feature{
 		{Name: "one"}, {Name: "another", Has: &yes},
 		{"quotactl_fd(2)", "5.14", &no, "pools stay closed"},
-		{Name: "a third"},
+		{Name: "a third"}, {Name: "cgroup.kill"},
 	})
 	want := []string{
 		"the kernel lacks quotactl_fd(2) (Linux 5.14): pools stay closed",

@@ -28,7 +28,8 @@ const receiveLong = `Volume receive reads from standard input what volume send w
 volume of it in a pool of this node. The directory appears when all of it is there and every
 checksum is right. Then the PersistentVolume is made again for this node, and the claim follows: it is Lost for
 some seconds, and then Bound. The old copy stays on its node, until volume drop. A call that was cut
-off is simply made again: it begins anew, or has only the PersistentVolume left to make.
+off is simply made again: it begins again, or has only the PersistentVolume left to make. Of a
+stream of volume send --live that was cut off it prints how the rest is sent.
 
 What came of a volume that is in use (volume send --live) waits for the stream that goes on from it,
 or for volume drop.
@@ -188,7 +189,7 @@ func (p *program) fill(ctx context.Context, pool config.Pool, has room, store *v
 			if err := fits(); err != nil {
 				return treecopy.Copied{}, err
 			}
-			done, err := treecopy.Read(ctx, from, dir, entries, o)
+			done, err := p.read(ctx, r, from, dir, entries, o)
 			if err == nil { // what the daemon promised before that call is recorded by now
 				err = fits()
 			}
@@ -209,11 +210,40 @@ func (p *program) fill(ctx context.Context, pool config.Pool, has room, store *v
 			_, err = store.Create(ctx, r.Identity, made)
 		}
 	})
-	if err != nil && r.Base == "" && !errors.Is(err, volume.ErrReceiving) {
+	return notFilled(ctx, store, r, err)
+}
+
+// notFilled removes what was made when it failed, unless another stream goes on from that.
+func notFilled(ctx context.Context, store *volume.Pool, r follow.Receiving, err error) error {
+	cut, pv := &volume.CutError{}, r.Is.PV
+	switch {
+	case err == nil:
+	case errors.As(err, &cut):
+		return fmt.Errorf("%w; send the rest with: hostpath-provisioner volume send --live -i %s %s",
+			err, cut.Base, printable(pv))
+	case r.Base == "" && !errors.Is(err, volume.ErrReceiving):
 		after := context.WithoutCancel(ctx)
 		if store.DropReceived(after, r.Identity, pv) == nil {
 			_, _ = store.Purge(after, r.Identity, pv)
 		}
 	}
 	return err
+}
+
+// read reads the tree. Where the first stream of a volume in use is cut off, another one goes on
+// from what came.
+func (p *program) read(ctx context.Context, r follow.Receiving, from io.Reader, dir int,
+	entries uint64, o treecopy.Options) (done treecopy.Copied, err error) {
+	first := r.Stream
+	if r.Base != "" {
+		if first, o.Cut, err = follow.WholeOf(r.Base); err != nil {
+			return done, err
+		}
+	}
+	done, err = treecopy.Read(ctx, from, dir, entries, o)
+	part := r.Base == "" || o.Cut != 0
+	if errors.Is(err, treecopy.ErrCutOff) && r.Live && part && done.Last != 0 {
+		err = &volume.CutError{Base: follow.Part(first, done.Last), Err: err}
+	}
+	return done, err
 }

@@ -51,8 +51,12 @@ func (o sending) check() error {
 
 func (o sending) options() (to treecopy.Options, err error) {
 	to.Live = o.live
-	if o.base != "" {
-		to.Since, err = follow.SinceOf(o.base)
+	if o.base == "" {
+		return to, nil
+	}
+	var stream string
+	if stream, to.Cut, err = follow.WholeOf(o.base); err == nil {
+		to.Since, err = follow.SinceOf(stream)
 	}
 	return to, err
 }

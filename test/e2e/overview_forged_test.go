@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -36,6 +37,11 @@ END`, name, h.node))
 			t.Errorf("reason %q:\n%s", reason, out)
 		}
 	}
+	tells("{")
+	h.shows(admin, "nodes", h.node+"  unreadable", "of another version, or damaged")
+	tells(`{"time":"` + now() + `","pools":[{"name":"a","volumes":9223372036854775807},
+		{"name":"b","volumes":9223372036854775807}]}`)
+	h.shows(admin, "nodes", h.node+"  ready", fmt.Sprint(2*math.MaxInt32))
 	tells(`{"time":"` + now() + `","reason":"ReloadFailed","message":"m"}`)
 	h.shows(admin, "nodes", "kubectl hostpath explain ReloadFailed")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,21 @@ const streamUID = "%d.%09d-%8s-%d-%s"
 
 // bootID has another text in each boot (proc_sys_kernel(5)).
 const bootID = "/proc/sys/kernel/random/boot_id"
+
+// Part names a stream that was cut off behind the file of an inode; of one that came whole there is
+// none.
+func Part(stream string, inode uint64) string { return fmt.Sprintf("%s@%d", stream, inode) }
+
+// WholeOf is the stream that a part is of, and the inode, 0 if it came whole.
+func WholeOf(part string) (stream string, inode uint64, err error) {
+	stream, text, is := strings.Cut(part, "@")
+	if is {
+		if inode, err = strconv.ParseUint(text, 10, 64); err != nil || inode == 0 {
+			return "", 0, fmt.Errorf("%.100q is no stream's name", part)
+		}
+	}
+	return stream, inode, nil
+}
 
 // NewStream is the UID of a stream that begins at this time.
 func NewStream(since unix.Timespec) (string, error) {

@@ -124,9 +124,14 @@ func Look(ctx context.Context, o Options) *Overview {
 	v.seen("leases of the daemons", o.EachLease(ctx, func(l *coordinationv1.Lease) {
 		name, is := strings.CutPrefix(l.Name, presence.Name(""))
 		text, has := l.Annotations[key]
-		if state, ok := presence.DecodeState(text); is && has && ok && heldBy(l, name) {
-			told[name] = state
+		if !is || !has || !heldBy(l, name) {
+			return
 		}
+		state, ok := presence.DecodeState(text)
+		if !ok {
+			state = presence.Unreadable(l)
+		}
+		told[name] = state
 	}))
 	ready, exists := map[string]bool{}, map[string]bool{}
 	known := v.seen("nodes", o.EachNode(ctx, func(n *corev1.Node) {

@@ -28,6 +28,8 @@ type claimFacts struct {
 	// volume is the one that it names and is not bound to; gone: there is none.
 	volume *corev1.PersistentVolume
 	gone   bool
+	// refusal is the last one that it was told, "" for none.
+	refusal string
 }
 
 // waits is what an object waits for, and what helps.
@@ -66,6 +68,10 @@ func (a *asker) claim(ctx context.Context, namespace, name string,
 	}
 	page := Page{Object: "claim " + namespace + "/" + name, State: f.state()}
 	page.Events = a.events(ctx, c)
+	refused := func(e Event) bool { return e.Type == corev1.EventTypeWarning }
+	if at := slices.IndexFunc(page.Events, refused); at >= 0 {
+		f.refusal = page.Events[at].Message
+	}
 	w := plan.Decide(claimRules, f, waits{})
 	page.Waits, page.Help = w.what, w.help
 	if c.Spec.VolumeName == "" {
@@ -216,10 +222,15 @@ func classUnseen(f claimFacts) (waits, bool) {
 }
 
 func claimBindsAtOnce(f claimFacts) (waits, bool) {
-	return waits{
+	w := waits{
 		"a node with room for it: its class binds at once, to whichever is first",
 		"on a node that should have room: hostpath-provisioner check",
-	}, !plan.WaitsForConsumer(f.is)
+	}
+	if f.refusal != "" { // it need not be for room
+		w.what = "a node that can make it, to which its class binds at once: the last one said: " +
+			words.Line(f.refusal, 600)
+	}
+	return w, !plan.WaitsForConsumer(f.is)
 }
 
 func podsUnseen(f claimFacts) (waits, bool) {

@@ -56,6 +56,7 @@ func TestClaimInOrder(t *testing.T) {
 		{"pods may not be read", func() { f.alone = true }, "this user may not read pods"},
 		{"the class binds at once", func() { f.is.VolumeBindingMode = nil },
 			"a node with room for it"},
+		{"it was refused", func() { f.refusal = "volumeMode Block" }, "said: volumeMode Block"},
 		{"the class may not be read", func() { f.blind = true }, "what its class says"},
 		{"a node was chosen", func() { f.node = node{name: "node-a", ready: true} },
 			"the daemon of node node-a; on node"},

@@ -2,9 +2,12 @@ package presence
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
@@ -129,7 +132,7 @@ func DecodeState(text string) (s State, ok bool) {
 		*word = words.Line(*word, 63)
 	}
 	if s.Message = words.Line(s.Message, messageMax); s.Reason != "" && !isReason(s.Reason) {
-		s.Reason = "unreadable"
+		s.Reason = unreadable
 	}
 	for i := range s.Pools {
 		p := &s.Pools[i]
@@ -138,11 +141,27 @@ func DecodeState(text string) (s State, ok bool) {
 		if !slices.Contains([]string{PoolOpen, PoolFull, PoolCordoned}, p.State) {
 			p.State = PoolClosed
 		}
-		p.Volumes, p.Lost = max(p.Volumes, 0), max(p.Lost, 0)
+		p.Volumes, p.Lost = counted(p.Volumes), counted(p.Lost)
 	}
-	s.More = max(s.More, 0)
+	s.More = counted(s.More)
 	return s, true
 }
+
+// unreadable is the reason of a state that no daemon of this version tells.
+const unreadable = "unreadable"
+
+// Unreadable is the state of a daemon that has a lease and tells what DecodeState does not take.
+func Unreadable(l *coordinationv1.Lease) State {
+	s := State{Time: l.CreationTimestamp.Time, Reason: unreadable,
+		Message: "what its daemon tells is of another version, or damaged"}
+	if l.Spec.RenewTime != nil {
+		s.Time = l.Spec.RenewTime.Time
+	}
+	return s
+}
+
+// counted is a number of which many have a sum.
+func counted(n int) int { return min(max(n, 0), math.MaxInt32) }
 
 // isReason reports whether a text is a reason as Kubernetes has them: in capitals and letters.
 func isReason(text string) bool {

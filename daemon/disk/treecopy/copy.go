@@ -30,6 +30,10 @@ type Options struct {
 	// Since has Write leave out the data of files that did not change since, by their change times:
 	// the reader has them of an earlier stream. The zero value is none.
 	Since unix.Timespec
+	// Cut is the file, by its inode, behind which the stream that Since is of was cut off, 0 if it was
+	// not: Write leaves out the data of that one and of those before it alone, and Copied.Last is
+	// of those behind it.
+	Cut uint64
 	// Live has Write go on where it meets a change, and write files alone: what changed is written
 	// again by a Write that has the beginning of this one as Since. Read puts them into Store.
 	Live bool
@@ -61,7 +65,9 @@ type Copied struct {
 	Gone             int // entries that were removed or replaced before they were copied
 	Changed          int // files of a full copy that were written to meanwhile
 	Subvolumes       int // left out of a snapshot of one; 255 are as many as more
-	Lost             int // owners, modes and attributes that this process may not set
+
+	Last uint64 // inode in the source of the last file that Read made whole of a live stream
+	Lost int    // owners, modes and attributes that this process may not set
 }
 
 // copier is a copy under way.

@@ -87,9 +87,20 @@ func (r random) stream(o Options) (stream []byte, since unix.Timespec) {
 	must(r.twice, err)
 	var to bytes.Buffer
 	e := NewEncoder(&to)
-	_, err = Write(r.Context(), r.from, e, o)
+	_, err = Write(r.Context(), r.from, pieces{e}, o)
 	must(r.twice, err, e.End())
 	return to.Bytes(), watched.Since()
+}
+
+// pieces has a chunk for each write, as large trees have many.
+type pieces struct{ *Encoder }
+
+func (p pieces) Write(b []byte) (int, error) {
+	n, err := p.Encoder.Write(b)
+	if err == nil && len(p.buf) > 0 {
+		err = p.flush()
+	}
+	return n, err
 }
 
 // streams writes the tree to a stream, and reads that.
@@ -115,6 +126,77 @@ func (r random) cutOff(store string, o Options) {
 	if !errors.Is(err, ErrCutOff) && !errors.Is(err, ErrNotKept) {
 		r.Error(err)
 	}
+}
+
+// A first stream that is cut off is gone on with, again and again, and what came is not sent twice;
+// where something happens between the two, a directory that was moved may have it refused.
+func TestStreamResumed(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	refused, resumed := 0, 0
+	for _, fstype := range []string{"xfs", "btrfs", "ext4"} {
+		base := on(t, fstype)
+		for round := range uint64(12) {
+			t.Run(fmt.Sprint(fstype, round), func(t *testing.T) {
+				r := random{newTwice(t, base), rand.New(rand.NewPCG(seed, round))}
+				r.opens()
+				n, err := r.resumed(round%2 > 0)
+				if resumed += n; errors.Is(err, ErrNotKept) && round%2 > 0 {
+					refused++
+					return
+				}
+				must(t, err)
+				r.like()
+			})
+		}
+	}
+	if refused > 12 || resumed < 20 {
+		t.Errorf("%d of 18 are refused; %d times gone on", refused, resumed)
+	}
+}
+
+// resumed brings the tree to the copy by a first stream that is cut off, and counts how often.
+func (r random) resumed(changes bool) (times int, err error) {
+	r.Helper()
+	r.some(40)
+	store, err := Store(r.to)
+	must(r.twice, err)
+	o := Options{Live: true}
+	for range 3 {
+		if stream, since := r.stream(o); r.part(store, stream[:r.IntN(len(stream))], &o) {
+			if times++; times == 1 {
+				o.Since = since
+			}
+			again, _ := r.stream(o)
+			if len(again) > len(stream) {
+				r.Errorf("%d bytes are gone on with by %d", len(stream), len(again))
+			}
+		}
+		if changes {
+			r.some(10)
+		}
+	}
+	if o.Since, err = r.streams(store, o); err != nil {
+		return times, err
+	}
+	r.some(10)
+	if _, err = r.streams(store, Options{Since: o.Since}); err == nil {
+		err = Unstore(r.to, store)
+	}
+	return times, err
+}
+
+// part reads what came of a stream, and reports whether o goes on behind that.
+func (r random) part(store string, stream []byte, o *Options) bool {
+	r.Helper()
+	must(r.twice, Emptied(r.Context(), r.to, store))
+	done, err := Read(r.Context(), NewDecoder(bytes.NewReader(stream)), r.to, unlimited,
+		Options{Limit: unlimited, Live: true, Store: store, Cut: o.Cut})
+	if errors.Is(err, ErrCutOff) && done.Last != 0 {
+		o.Cut = done.Last
+		return true
+	}
+	return false
 }
 
 // A stream that goes on from one whose files are not there is refused, and so is one of a file that

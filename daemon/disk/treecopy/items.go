@@ -51,6 +51,7 @@ type item struct {
 	GID    uint32      `json:"gid,omitempty"`
 	Atime  [2]int64    `json:"atime,omitzero"` // seconds, ns
 	Mtime  [2]int64    `json:"mtime,omitzero"`
+	Ctime  [2]int64    `json:"ctime,omitzero"` // of a file
 	Size   int64       `json:"size,omitempty"`
 	Key    uint64      `json:"key,omitempty"` // of a file: its inode
 	Target []byte      `json:"target,omitempty"`
@@ -127,7 +128,7 @@ func (i item) check() error {
 		return bad("the name")
 	case i.Mode > 0o7777, i.UID == math.MaxUint32, i.GID == math.MaxUint32:
 		return bad("the mode or the owner")
-	case i.Size < 0, !nanoseconds(i.Atime[1]), !nanoseconds(i.Mtime[1]):
+	case i.Size < 0, !nanoseconds(i.Atime[1]), !nanoseconds(i.Mtime[1]), !nanoseconds(i.Ctime[1]):
 		return bad("the size or a time")
 	case bytes.ContainsRune(i.Target, 0), (i.Kind == itemSymlink) != (len(i.Target) > 0):
 		return bad("the target")

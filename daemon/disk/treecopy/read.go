@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ type reader struct {
 	from    io.Reader
 	entries uint64
 	most    uint64
+	behind  bool // Options.Cut
 	piece   []byte
 }
 
@@ -118,15 +120,25 @@ func (r *reader) live(i item, st unix.Stat_t) (whole bool, err error) {
 	case itemUp:
 		return true, nil
 	case itemKept:
-		return false, r.isKept(name, i)
+		return false, r.whole(i.Key, r.isKept(name, i, i.version()))
 	case itemFile:
+		key := i.Key
 		if err := unix.Unlinkat(r.at, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 			return false, err
 		}
-		i.Key = 0
-		return false, r.file(name, i, st)
+		i.Key, st.Atim = 0, i.version()
+		return false, r.whole(key, r.file(name, i, st))
 	}
 	return false, fmt.Errorf("%w: an item of kind %.20q", ErrStream, i.Kind)
+}
+
+// whole notes the last file that is whole, unless an earlier stream had more.
+func (r *reader) whole(key uint64, err error) error {
+	if err == nil && (r.behind || r.o.Cut == 0) {
+		r.done.Last = key
+	}
+	r.behind = r.behind || r.o.Cut == key
+	return err
 }
 
 func keyText(key uint64) string { return strconv.FormatUint(key, 10) }
@@ -182,14 +194,24 @@ func (r *reader) kept(name string, i item) error {
 	if err == nil && !is {
 		err = ErrNotKept
 	}
+	if err == nil { // the times are right after an earlier try
+		err = r.isKept(name, i, i.version(), i.stat().Atim)
+	}
 	if err == nil {
-		err = r.isKept(name, i)
+		err = setTimes(r.at, name, i.stat())
 	}
 	return err
 }
 
+// version is what a file in Store has as its access time, before it is in its place: which version
+// of the file it is, by the change time in the source, some 34 years earlier. A walk misses what is
+// moved from before it to behind it: what is in Store may be a version that it missed the next of.
+func (i item) version() unix.Timespec {
+	return unix.Timespec{Sec: i.Ctime[0] - 1<<30, Nsec: i.Ctime[1]}
+}
+
 // isKept is ErrNotKept if a name in the directory that is filled is not the file that is meant.
-func (r *reader) isKept(name string, i item) error {
+func (r *reader) isKept(name string, i item, versions ...unix.Timespec) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(r.at, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch is := i.stat(); {
@@ -197,7 +219,7 @@ func (r *reader) isKept(name string, i item) error {
 		return ErrNotKept
 	case err != nil:
 		return err
-	case st.Size != i.Size || st.Mtim != is.Mtim:
+	case st.Size != i.Size || st.Mtim != is.Mtim || !slices.Contains(versions, st.Atim):
 		return ErrNotKept
 	}
 	r.done.Files++

@@ -27,6 +27,7 @@ type writer struct {
 	o      Options
 	to     io.Writer // nil: only counts
 	linked map[uint64]uint64
+	behind bool // Options.Cut
 	done   Copied
 	text   []byte // for names and values of attributes
 	piece  []byte
@@ -35,7 +36,7 @@ type writer struct {
 
 // Write writes the tree of an open directory to a stream, as Copy would copy it. Nothing may write
 // to it meanwhile, unless o.Live: what is noticed of that is ErrWritten. Without a stream it only
-// counts what would be written. Of o also Step, Work and Since are used.
+// counts what would be written. Of o also Step, Work, Since and Cut are used.
 func Write(ctx context.Context, from int, to io.Writer, o Options) (Copied, error) {
 	w := &writer{ctx: ctx, o: o, to: to, linked: map[uint64]uint64{}, text: make([]byte, valueMax)}
 	err := tree.Walk(ctx, from, ".", w.visit)
@@ -165,7 +166,7 @@ func (w *writer) entry(fd int, e tree.Entry, st unix.Stat_t) error {
 
 func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
 	i := itemOf(itemFile, e, st)
-	i.Size, i.Key = st.Size, st.Ino
+	i.Size, i.Key, i.Ctime = st.Size, st.Ino, [2]int64{st.Ctim.Sec, st.Ctim.Nsec}
 	if st.Nlink > 1 {
 		if left, is := w.linked[st.Ino]; is {
 			if w.linked[st.Ino] = left - 1; left == 1 {
@@ -179,7 +180,9 @@ func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
 		}
 		w.linked[st.Ino] = uint64(st.Nlink) - 1 // 32 bits on arm64
 	}
-	if older(st.Ctim, w.o.Since) {
+	kept := older(st.Ctim, w.o.Since) && !w.behind
+	w.behind = w.behind || w.o.Cut != 0 && w.o.Cut == st.Ino
+	if kept {
 		w.done.Files++
 		i.Kind = itemKept
 		return w.item(i)

@@ -120,6 +120,7 @@ func (p *Pool) DropReceived(ctx context.Context, id mounts.Identity, pv string) 
 //
 //	base made      a record that names no stream: discarded by the next call
 //	files came     the same, or the record of the base, which has all that it had
+//	cut off        the base of the next stream, as far as it came
 //	durable        the same
 //	noted          the base of the next stream
 //	taken          whole, in staging: it is discarded, and sent anew
@@ -143,18 +144,35 @@ func (p *Pool) ReceiveBase(ctx context.Context, id mounts.Identity, spec Spec, b
 		defer unix.Close(dir)
 		s.call.copies.Store(true)
 		defer s.call.copies.Store(false)
-		if err := s.fill(-1, dir, spec); err != nil {
-			return fmt.Errorf("copying volume %s: %w", spec.Origin.Name, err)
-		}
-		if whole {
+		cut := &CutError{}
+		err = s.fill(-1, dir, spec)
+		switch {
+		case err == nil && whole:
 			return s.taken(dir, spec)
+		case errors.As(err, &cut):
+			spec.Origin.UID = cut.Base
+		case err != nil:
+			return fmt.Errorf("copying volume %s: %w", spec.Origin.Name, err)
 		}
 		if err := openat.Retry(func() error { return unix.Syncfs(dir) }); err != nil {
 			return wrap("writing out the copy", err)
 		}
-		return s.noteBeside(spec.PV, func(r *record.Record) { r.Origin = spec.Origin })
+		return errors.Join(err,
+			s.noteBeside(spec.PV, func(r *record.Record) { r.Origin = spec.Origin }))
 	})
 }
+
+// CutError is returned by Spec.Receive, and by ReceiveBase then, for a stream that was cut off: what
+// came is durable, and the base of a stream that goes on from Base.
+type CutError struct {
+	Base string
+	Err  error
+}
+
+func (e *CutError) Error() string { return e.Err.Error() }
+
+// Unwrap is how it was cut off.
+func (e *CutError) Unwrap() error { return e.Err }
 
 // base opens the directory in staging, which is locked until the session ends, and has nothing but
 // the files that came. spec gets its record's Partial.

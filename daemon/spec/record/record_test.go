@@ -22,7 +22,7 @@ func full() Record {
 		Promised: 2 << 30, ProjectID: 1213202432, Origin: Origin{Kind: Snapshot, Name: "snap-1", UID: "uid-of-snap-1"},
 		Atomic: true, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Retained: true,
 		Unheld: true, Unpublished: true, Replaced: `{"kind":"PersistentVolume"}`,
-		Moving: `{"object":{}}`, Sent: "stream",
+		Moving: `{"object":{}}`, Sent: "stream", Partial: ".links-1",
 	}
 }
 

@@ -33,9 +33,10 @@ type query struct{ expression, legend string }
 
 // notShown are metrics that are in no panel, and why.
 var notShown = map[string]string{
-	"pool_used_estimate":            "it marks a figure: the commands show it as ~",
-	"volume_used_estimate":          "it marks a figure: the commands show it as ~",
-	"volume_used_timestamp_seconds": "it is the age of a figure: volumes shows it",
+	"credential_renewed_by_timestamp_seconds": "it says when the alert of an end is early",
+	"pool_used_estimate":                      "it marks a figure: the commands show it as ~",
+	"volume_used_estimate":                    "it marks a figure: the commands show it as ~",
+	"volume_used_timestamp_seconds":           "it is the age of a figure: volumes shows it",
 }
 
 const (
@@ -123,8 +124,7 @@ var rows = []row{
 		{"Since the API was last heard", lines, 8, "s",
 			[]query{{"time() - <api_last_success_timestamp_seconds>", ofNode}}},
 		{"Credential ends in", lines, 8, "s",
-			[]query{{"<credential_expiry_timestamp_seconds> - time()", ofNode},
-				{"<credential_renewed_by_timestamp_seconds> - time()", "{{instance}} is renewed"}}},
+			[]query{{"<credential_expiry_timestamp_seconds> - time()", ofNode}}},
 		{"Events that were not written", bars, 8, "",
 			[]query{{added("events_dropped_total", "type"), "{{type}}"}}},
 	}},
