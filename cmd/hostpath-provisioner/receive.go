@@ -164,6 +164,7 @@ func (r room) takes(pool config.Pool, h follow.Head, is record.Record) error {
 func (p *program) fill(ctx context.Context, pool config.Pool, has room, store *volume.Pool,
 	r follow.Receiving, begun follow.Begun, from io.Reader) error {
 	pv := begun.Record.PV
+	has.bytes += begun.Freed
 	if err := has.takes(pool, r.Head, begun.Record); err != nil {
 		return err
 	}

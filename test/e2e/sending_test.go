@@ -219,7 +219,9 @@ func TestSendIncremental(t *testing.T) {
 	}
 	b.refusesStream(live, "of a volume in use", "--new-cluster")
 	said, err := b.receives(live)
-	w.Must(err)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
 	base := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)
 	if base == nil {
 		t.Fatalf("received and said:\n%s", said)

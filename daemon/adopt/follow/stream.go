@@ -78,7 +78,8 @@ type Receiving struct {
 type Begun struct {
 	Record record.Record // with which it is to be made
 	Whole  bool          // its data is here, and only its object is left to be made
-	Drop   bool          // what an earlier call left is to be discarded first
+	Drop   bool          // what an earlier call left must be discarded first
+	Freed  uint64        // bytes that are promised to that
 }
 
 // Begin decides whether a volume is received, before its data is read: the record has the object
@@ -111,7 +112,9 @@ func (o Receiving) Begin(ctx context.Context) (b Begun, err error) {
 		if here.Place == record.InPool && replaced {
 			return Begun{Record: *here, Whole: true}, nil
 		}
-		b.Drop = o.Base == ""
+		if b.Drop = o.Base == ""; b.Drop {
+			b.Freed = here.Reserved()
+		}
 	}
 	if err := o.basedOn(here); err != nil {
 		return b, err
