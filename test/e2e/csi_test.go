@@ -93,7 +93,10 @@ func (w *environment) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.P
 		}
 		return c.UID == ref.UID && c.Spec.VolumeName == pv.Name && c.Status.Phase == corev1.ClaimBound
 	})
-	w.Must(err)
+	if err != nil {
+		is, why := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, pv.Name, metav1.GetOptions{})
+		w.Fatalf("%v\nits volume: %v, %v", err, is, why)
+	}
 	now, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeBound)
 	w.Must(err)
 	return now

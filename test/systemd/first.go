@@ -226,13 +226,17 @@ func (e *environment) pack(dir, kind string) {
 	e.Must(err, string(out))
 }
 
+// earlierProgram runs as a daemon, and knows none of the calls of later versions, of which their
+// generator is one.
+const earlierProgram = "#!/bin/sh\n[ $# -gt 0 ] || exec sleep infinity\nexit 2\n"
+
 func (e *environment) packEarlier() {
 	dir := filepath.Join(e.dir, "earlier")
 	e.Must(os.Mkdir(dir, 0o755), "a directory")
 	for name, text := range map[string]string{
 		"config.toml": "# 0.1.0\n[pool.fast]\n", "nfpm.yaml": earlier,
 		"unit":    "[Service]\nExecStart=/usr/bin/hostpath-provisioner\n",
-		"program": "#!/bin/sh\nexec sleep infinity\n", "post": restarts, "pre": "exit 1\n",
+		"program": earlierProgram, "post": restarts, "pre": "exit 1\n",
 	} {
 		e.Must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), name)
 	}
