@@ -159,10 +159,13 @@ func (p *program) settled(ctx context.Context, cfg config.Config, pools []config
 		now[v.key()] = v
 	}
 	settled := all.Volumes[:0]
+	ctx, cancel := context.WithTimeout(ctx, apiDeadline)
+	defer cancel()
 	for _, v := range all.Volumes {
 		if v.oneSided() {
-			var there bool
-			if v, there = now[v.key()]; !there {
+			state := v.State
+			v = now[v.key()]
+			if v.Volume == "" || v.oneSided() && (v.State != state || v.went(ctx, known)) {
 				continue
 			}
 		}
@@ -170,6 +173,16 @@ func (p *program) settled(ctx context.Context, cfg config.Config, pools []config
 	}
 	all.Volumes = settled
 	return disks, objects, all
+}
+
+// went reports whether a volume without data is being removed, or was: what lists and watches bring
+// may be of a while ago.
+func (r volumeRow) went(ctx context.Context, known objects) bool {
+	if r.State != stateMissing {
+		return false
+	}
+	pv, err := known.client.GetVolume(ctx, r.Volume)
+	return err == nil && (pv == nil || leaves(pv))
 }
 
 // oneSided reports whether there is only the data, or only the object.
