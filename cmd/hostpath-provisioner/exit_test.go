@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prepare"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
@@ -109,6 +111,8 @@ func TestHints(t *testing.T) {
 		"interrupted":             {context.Canceled, "run it again: it goes on where it was"},
 		"another node's":          {prepare.ErrNotOwner, "name the node that the marker or the records name: hostpath-provisioner check says which"},
 		"another pool's":          {prepare.ErrOtherPool, "mount the pool's own filesystem, or call the pool in the configuration as the marker does"},
+		"another stream":          {fmt.Errorf("a: %w", follow.ErrBase), "send all of it, without -i"},
+		"a file of no stream":     {treecopy.ErrNotKept, "send all of it, without -i"},
 		"damaged marker":          {hostcheck.ErrMarkerDamaged, "replace the file that is named by a sound copy; or run with --replace to write again what this host remembers"},
 		"not permitted":           {&fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES}, permissionHint(0)},
 		"out of space":            {syscall.ENOSPC, ""},

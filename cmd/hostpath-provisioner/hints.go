@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prepare"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
@@ -165,10 +167,14 @@ var errorHints = []struct {
 	{prepare.ErrNotOwner, "name the node that the marker or the records name: hostpath-provisioner check says which"},
 	{volume.ErrUnlabelled, "look at: lsattr; immutable files keep their labels; then run this again"},
 	{selinux.ErrNoLabels, "volumes there have the label that the mount has: mount option context=, see mount(8)"},
+	{follow.ErrBase, sendAllHint},
+	{treecopy.ErrNotKept, sendAllHint},
 	{context.Canceled, "run it again: it goes on where it was"},
 	{hostcheck.ErrMarkerDamaged, "replace the file that is named by a sound copy; or run with --replace to write again what this host remembers"},
 	{fs.ErrPermission, permissionHint(os.Geteuid())},
 }
+
+const sendAllHint = "send all of it, without -i"
 
 // permissionHint: what root is refused, it is not refused by file modes.
 func permissionHint(user int) string {

@@ -93,6 +93,9 @@ func (p *program) sendCommand() *cobra.Command {
 
 func (p *program) send(ctx context.Context, pv string, o sending, to io.Writer) error {
 	options, err := o.options()
+	if errors.Is(err, follow.ErrBase) {
+		return err
+	}
 	if err != nil {
 		return usageError{err}
 	}

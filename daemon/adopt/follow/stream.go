@@ -142,7 +142,7 @@ func (o Receiving) basedOn(here *record.Record) error {
 	case o.Base == "":
 		return nil
 	case here == nil || here.Partial == "" || here.Origin.UID == "":
-		return errors.New("the stream goes on from one that was not received here: send all of it")
+		return fmt.Errorf("%w: it was not received here", ErrBase)
 	case here.Origin.UID != o.Base:
 		return fmt.Errorf("the stream goes on from another one than was received here, which was "+
 			"%s", here.Origin.UID)

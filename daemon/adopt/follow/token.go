@@ -22,6 +22,9 @@ import (
 // not set back since.
 const streamUID = "%d.%09d-%8s-%d-%s"
 
+// ErrBase: a stream cannot go on from the one that was named.
+var ErrBase = errors.New("no stream can go on from that one")
+
 // bootID has another text in each boot (proc_sys_kernel(5)).
 const bootID = "/proc/sys/kernel/random/boot_id"
 
@@ -86,9 +89,9 @@ func SinceOf(stream string) (since unix.Timespec, err error) {
 	slower := time.Since(time.Unix(since.Unix()))/1000 + time.Second
 	switch {
 	case of != boot:
-		return since, errors.New("this node was restarted since that stream: send all of it")
+		return since, fmt.Errorf("%w: this node was restarted since", ErrBase)
 	case ahead < was-slower.Milliseconds():
-		return since, errors.New("this node's clock was set back since that stream: send all of it")
+		return since, fmt.Errorf("%w: this node's clock was set back since", ErrBase)
 	}
 	return since, nil
 }

@@ -29,7 +29,7 @@ type reader struct {
 
 // ErrNotKept: a stream goes on from one whose files the reader has not, or without some of which
 // the directory was moved while that was written.
-var ErrNotKept = errors.New("it is not among the files that came before: send all of them")
+var ErrNotKept = errors.New("it is not among the files that came before")
 
 // Read makes in an open directory, which is empty but for o.Store, what Write has written, at most
 // so many entries and o.Limit bytes of data; ErrLimit if there are more. What it made when an error
