@@ -323,7 +323,8 @@ func (d *daemon) health() metrics.Health {
 	}
 	normal, warning := g.client.EventsDropped()
 	return metrics.Health{
-		Ready: d.usable() == nil, APIUp: g.apiUp(), LastSuccess: g.client.LastSuccess(), CredentialExpiry: g.client.Credential().Expires, CredentialRenewedBy: g.client.Credential().RenewedBy(),
+		Ready: d.usable() == nil, APIUp: g.apiUp(), LastSuccess: g.client.LastSuccess(),
+		CredentialExpiry: g.client.Credential().Expires, CredentialRenewedBy: g.client.Credential().RenewedBy(),
 		ConfigInForce: g.differs.Load() == nil, DroppedNormal: normal, DroppedWarning: warning,
 	}
 }

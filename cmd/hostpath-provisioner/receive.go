@@ -26,8 +26,8 @@ type receiving struct {
 
 const receiveLong = `Volume receive reads from standard input what volume send wrote, and makes a
 volume of it in a pool of this node. The directory appears when all of it is there and every
-checksum is right. Then the PersistentVolume is made again for this node, and the claim follows: it is Lost for
-some seconds, and then Bound. The old copy stays on its node, until volume drop. A call that was cut
+checksum is right. Then the PersistentVolume is made again for this node, and the claim follows: it
+is Lost for some seconds, and then Bound. The old copy stays on its node, until volume drop. A call that was cut
 off is simply made again: it begins again, or has only the PersistentVolume left to make. Of a
 stream of volume send --live that was cut off it prints how the rest is sent.
 

@@ -221,7 +221,8 @@ func (c *cluster) tellIndex(was, now string) {
 	case now == "":
 		c.Log.Info("pre-bound volumes are not selected by a label any more")
 	default:
-		c.Log.Info("pre-bound volumes are selected by the label that the policy hostpath-provisioner-volumes writes")
+		c.Log.Info("pre-bound volumes are selected by the label that the policy " +
+			"hostpath-provisioner-volumes writes")
 	}
 }
 

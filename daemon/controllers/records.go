@@ -297,7 +297,8 @@ func (c *volumes) keep(ctx context.Context, w *poolWorker, h disk.Handle, rec re
 	reason, what, err := plan.ReasonRetained, removed[plan.Retain], error(nil)
 	if back {
 		reason, err = v.Reason, h.PutBack(rec.PV, rec.ClaimUID)
-		what = "the volume was being removed, and its object is kept and is not this daemon's any more; its directory was restored"
+		what = "the volume was being removed, and its object is kept and is not this daemon's any " +
+			"more; its directory was restored"
 	} else {
 		err = h.Retain(rec.PV)
 	}
