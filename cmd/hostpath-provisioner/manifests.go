@@ -68,8 +68,7 @@ func (p *program) manifestsCommand() *cobra.Command {
 		"give the daemons no right to read pods; the claims of a pod get their volumes each for itself then")
 	c.Flags().BoolVar(&o.ClaimIndex, "claim-index", false, "have the API server (1.36 or later) label claims, so that daemons do not read all of them")
 	c.Flags().BoolVar(&o.InlineVolumes, "inline-volumes", false, "let pods have volumes that are written in them, in pools that make them")
-	c.Flags().BoolVar(&o.Delete, "delete", false,
-		"print what must be removed when no node runs the daemon any more")
+	c.Flags().BoolVar(&o.Delete, "delete", false, "print what must be removed when no node runs the daemon any more")
 	c.Flags().BoolVar(&o.TokenSecret, "token-secret", false, "ask for a token that does not expire, in a Secret")
 	f, confine := c.Flags(), &o.Confine
 	f.StringVar(&version, "kubernetes-version", "", "leave out what this `version` has not")
