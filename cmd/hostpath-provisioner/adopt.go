@@ -88,7 +88,7 @@ func (p *program) adoptCommand() *cobra.Command {
 }
 
 func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool, a adoption) error {
-	if a.driver != "" && pool.Scope != config.ScopeNode {
+	if a.driver != "" && pool.Scope != plan.ScopeNode {
 		return fmt.Errorf("pool %q has scope %s, and a CSI driver's volumes are one node's", pool.Name, pool.Scope)
 	}
 	ctx, cancel := within(ctx, adoptDeadline)
@@ -142,7 +142,7 @@ func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool conf
 		return adopt.Options{}, err
 	}
 	return adopt.Options{
-		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
+		Pool:  daemon.PlanPool(pool),
 		Store: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
 		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun, Served: cfg.CSIDrivers,
 		Driver: a.driver, Kubelet: kubeletDirectory,

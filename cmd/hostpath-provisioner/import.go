@@ -39,7 +39,7 @@ func (o importing) wrong(pool config.Pool) error {
 		return usageError{errors.New("--from-node: no node is named")}
 	case !o.newCluster && (o.claims || len(o.classes) > 0):
 		return usageError{errors.New("--claims and --class go with --new-cluster")}
-	case pool.Scope != config.ScopeNode:
+	case pool.Scope != plan.ScopeNode:
 		return usageError{fmt.Errorf("pool %s has scope %s: its volumes are not one node's",
 			pool.Name, pool.Scope)}
 	}
@@ -110,7 +110,7 @@ func (p *program) imports(ctx context.Context, cfg config.Config, pool config.Po
 	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 	f := follow.Options{
 		Self: daemon.Self(cfg), From: o.from, Store: store, API: client, DryRun: o.dryRun, Forced: forced,
-		Pool: plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source},
+		Pool: daemon.PlanPool(pool),
 	}
 	of := importer{p, pool, store, client}
 	var rows []follow.Row

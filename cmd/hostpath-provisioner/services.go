@@ -89,7 +89,7 @@ func (p *program) notServed(pool config.Pool) (hostcheck.Finding, bool) {
 	if err != nil {
 		return hostcheck.Finding{}, false
 	}
-	if pool.Source == config.SourceCSI {
+	if pool.Source == plan.SourceCSI {
 		if socket := p.lacks(cfg, cfg.Provisioner); socket != "" {
 			return unserved("source \"csi\": pods with volumes of this pool", socket)
 		}

@@ -60,7 +60,7 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 	}
 	closed, h := error(nil), held{}
 	for _, pool := range cfg.Pools {
-		if pool.Scope != config.ScopeNode {
+		if pool.Scope != plan.ScopeNode {
 			continue
 		}
 		report := p.looked(ctx, pool)
@@ -68,7 +68,7 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 			closed = errors.Join(closed, err)
 			continue
 		}
-		h.pool, h.id, h.store = pool, report.Identity, p.storeOf(pool)
+		h.pool, h.id, h.store = pool, report.Identity, storeOf(pool)
 		h.self = daemon.Self(cfg)
 		h.record, err = h.store.Lookup(ctx, h.id, pv)
 		if errors.Is(err, volume.ErrNotRecorded) {
@@ -103,12 +103,6 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 		return best, closed
 	}
 	return best, noVolumeError{pv}
-}
-
-func (p *program) storeOf(pool config.Pool) *volume.Pool {
-	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
-	return store
 }
 
 // here reports whether the object is of this pool's directory.

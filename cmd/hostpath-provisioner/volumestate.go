@@ -108,7 +108,7 @@ const handlesWithin = 2 * time.Second
 // pool has any.
 func handles(ctx context.Context, client *kube.Client, cfg config.Config) map[string]bool {
 	if !slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool {
-		return p.Snapshots != "" && p.Snapshots != config.SnapshotsOff
+		return p.Snapshots != "" && p.Snapshots != plan.SnapshotsOff
 	}) {
 		return nil
 	}
