@@ -138,11 +138,7 @@ func (s *session) putBack(r record.Record, from, name string) error {
 	if err != nil {
 		return err
 	}
-	err = moveBack(dir, name, s.root, r.Directory)
-	if kept(err) { // a pod that had it open may have made it immutable since
-		unflag(dir, name)
-		err = moveBack(dir, name, s.root, r.Directory)
-	}
+	err = unkept(moveBack, dir, name, s.root, r.Directory) // a pod may still have it open
 	if errors.Is(err, unix.EEXIST) {
 		err = ErrForeign
 	}
@@ -213,11 +209,7 @@ func (p *Pool) Discard(ctx context.Context, id mounts.Identity, pv string) error
 		if err != nil {
 			return err
 		}
-		err = moveOut(trash, pv, trash, pv+emptyingSuffix)
-		if kept(err) { // made immutable through a descriptor that was open
-			unflag(trash, pv)
-			err = moveOut(trash, pv, trash, pv+emptyingSuffix)
-		}
+		err = unkept(moveOut, trash, pv, trash, pv+emptyingSuffix)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return wrap("discarding it", err)
 		}
@@ -254,11 +246,7 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 		return err
 	}
 	s.pool.crashPoint("checked")
-	err = moveOut(s.root, r.Directory, to, name)
-	if kept(err) { // a pod may make its volume's own directory immutable
-		unflag(s.root, r.Directory)
-		err = moveOut(s.root, r.Directory, to, name)
-	}
+	err = unkept(moveOut, s.root, r.Directory, to, name)
 	if err != nil {
 		return fmt.Errorf("directory %q: %w", r.Directory, err)
 	}
