@@ -120,22 +120,13 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 // adoptOptions returns what an adoption works with: a pool that is open and of this cluster, and
 // the cluster's API.
 func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool config.Pool, a adoption) (adopt.Options, error) {
-	looking, done := context.WithTimeout(ctx, poolDeadline)
-	report := p.probe(looking, pool)
-	done()
-	if f, shut := report.Shut(); shut {
-		return adopt.Options{}, closedError{pool, f}
-	}
-	client, err := p.asNode(cfg)
+	report, err := p.opened(ctx, pool)
 	if err != nil {
 		return adopt.Options{}, err
 	}
-	cluster, err := client.ClusterID(ctx)
+	client, _, err := p.ofCluster(ctx, cfg, pool, report.Mark)
 	if err != nil {
 		return adopt.Options{}, err
-	}
-	if f, other := otherCluster(pool, report.Mark, cluster); other {
-		return adopt.Options{}, closedError{pool, f}
 	}
 	table, err := mounts.Read()
 	if err != nil {

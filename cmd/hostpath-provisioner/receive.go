@@ -19,12 +19,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
-// receiving is what the command line asks for.
-type receiving struct {
-	newCluster, claims bool
-	classes            map[string]string
-}
-
 const receiveLong = `Volume receive reads from standard input what volume send wrote, and makes a
 volume of it in a pool of this node. The directory appears when all of it is there and every
 checksum is right. Then the PersistentVolume is made again for this node, and the claim follows: it
@@ -40,34 +34,26 @@ none: in another cluster, or of a backup. It waits for the claim of the recorded
 which --claims makes, too.`
 
 func (p *program) receiveCommand() *cobra.Command {
-	var o receiving
+	var o anew
 	c := &cobra.Command{
 		Use: "receive POOL", Short: "Make a volume of what volume send wrote", Long: receiveLong,
 		ValidArgsFunction: p.completePools, Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, pool, err := p.loadPool(args)
-			switch {
-			case err != nil:
+			if err == nil {
+				err = o.wrong(pool)
+			}
+			if err != nil {
 				return err
-			case !o.newCluster && (o.claims || len(o.classes) > 0):
-				return usageError{errors.New("--claims and --class go with --new-cluster")}
-			case pool.Scope != plan.ScopeNode:
-				return usageError{fmt.Errorf("pool %s has scope %s: its volumes are not one node's",
-					pool.Name, pool.Scope)}
 			}
 			return p.receive(c.Context(), cfg, pool, o, c.InOrStdin())
 		},
 	}
-	flags := c.Flags()
-	flags.BoolVar(&o.newCluster, "new-cluster", false,
-		"the cluster knows nothing of the volume: make its object from what the stream says")
-	flags.BoolVar(&o.claims, "claims", false, "with --new-cluster: make the claim, too")
-	flags.StringToStringVar(&o.classes, "class", nil,
-		"with --new-cluster: a class has another name here, `OLD=NEW`; may be repeated")
+	o.flags(c.Flags(), "the volume: make its object from what the stream says", "the claim")
 	return c
 }
 
-func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Pool, o receiving,
+func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Pool, o anew,
 	from io.Reader) error {
 	head, is, rest, err := follow.ReadHead(from)
 	if err != nil {

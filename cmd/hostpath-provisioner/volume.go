@@ -63,8 +63,8 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 		if pool.Scope != plan.ScopeNode {
 			continue
 		}
-		report := p.looked(ctx, pool)
-		if err := (importer{program: p, pool: pool}).closed(report); err != nil {
+		report, err := p.opened(ctx, pool)
+		if err != nil {
 			closed = errors.Join(closed, err)
 			continue
 		}
@@ -80,14 +80,9 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 		if err != nil {
 			return h, err
 		}
-		if h.client, err = p.asNode(cfg); err != nil {
+		h.client, h.cluster, err = p.ofCluster(ctx, cfg, pool, report.Mark)
+		if err != nil {
 			return h, err
-		}
-		if h.cluster, err = h.client.ClusterID(ctx); err != nil {
-			return h, err
-		}
-		if f, other := otherCluster(pool, report.Mark, h.cluster); other {
-			return h, closedError{pool, f}
 		}
 		if h.object, err = h.client.GetVolume(ctx, pv); err != nil {
 			return h, err

@@ -283,7 +283,7 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	go func() {
 		store := storeOf(pool)
 		inventory, err := store.List(ctx, report.Identity)
-		taken, unread := projectsTaken(ctx, store, report)
+		taken, unread := projectsTaken(ctx, store, report.Identity)
 		if unread != nil {
 			warnings = append(warnings, unread.Error())
 		}
