@@ -119,12 +119,10 @@ func (s *session) nameProject(ctx context.Context, pv string) (r record.Record, 
 		return r, err
 	}
 	defer s.admit()
-	r, place, err := s.find(pv)
+	r, err = s.inPool(pv)
 	switch {
 	case err != nil:
 		return r, err
-	case place != record.InPool:
-		return r, wrongPlace(place)
 	case max(r.Requested, r.Promised) <= 0:
 		return r, ErrNoSize
 	case r.ProjectID != 0:

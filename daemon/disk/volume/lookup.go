@@ -97,6 +97,15 @@ func (s *session) find(pv string) (record.Record, record.Place, error) {
 	return r, place, err
 }
 
+// inPool is find of a volume that is in its place; of any other one it is ErrPlace.
+func (s *session) inPool(pv string) (record.Record, error) {
+	r, place, err := s.find(pv)
+	if err == nil && place != record.InPool {
+		err = wrongPlace(place)
+	}
+	return r, err
+}
+
 // Found divides what Lookup returned into a record, nil where there is none, why there is one that
 // cannot be read, and every other error.
 func Found(r record.Record, err error) (found *record.Record, unreadable string, other error) {

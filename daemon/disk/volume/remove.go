@@ -264,9 +264,6 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 // is nowhere goes, but in a shared pool, where another daemon may be about to make it.
 func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
-			return err
-		}
 		r, place, err := s.find(pv)
 		switch {
 		case errors.Is(err, ErrNotRecorded):
@@ -291,15 +288,10 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 // retained when it goes, by whomever. A volume that is not in its place is refused.
 func (p *Pool) Hold(ctx context.Context, id mounts.Identity, pv string, held bool) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
-			return err
-		}
-		r, place, err := s.find(pv)
+		r, err := s.inPool(pv)
 		switch {
 		case err != nil:
 			return err
-		case place != record.InPool:
-			return wrongPlace(place)
 		case r.Unheld == !held: // by an earlier call, which may have died before it was durable
 			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
 		}
@@ -312,9 +304,6 @@ func (p *Pool) Hold(ctx context.Context, id mounts.Identity, pv string, held boo
 // that no pod ever had. A volume without a record, or whose record says nothing else, is fine.
 func (p *Pool) Published(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
-			return err
-		}
 		r, err := s.load(pv)
 		if errors.Is(err, ErrNotRecorded) {
 			return nil
