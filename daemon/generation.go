@@ -436,12 +436,6 @@ func (g *generation) countVolumes() map[string]int {
 	return counts
 }
 
-// current is the generation in force.
-type current struct{ p atomic.Pointer[generation] }
-
-func (c *current) set(g *generation) { c.p.Store(g) }
-func (c *current) get() *generation  { return c.p.Load() }
-
 func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

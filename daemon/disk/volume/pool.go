@@ -61,7 +61,7 @@ type Pool struct {
 func New(o Options) *Pool {
 	return &Pool{
 		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID, atCrashPoint: o.AtStep,
-		fsyncs:  fsyncGroup{dirs: map[fsyncKey]*shared{}, sync: fsync},
+		fsyncs:  fsyncGroup{next: map[fsyncKey]*turn{}, sync: fsync},
 		purging: make(chan struct{}, 1), measureFor: measuredFor,
 		calls: map[*call]struct{}{},
 		born:  time.Now(),
