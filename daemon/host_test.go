@@ -275,7 +275,7 @@ func TestPoolStatus(t *testing.T) {
 			}
 		})
 	}
-	if p := poolStatus(gate.State{Since: time.Unix(5, 0)}, pool); p.Open || p.Full || p.Reason != "NotChecked" || p.FreeBytes() != 0 || !p.Since.Equal(time.Unix(5, 0)) {
+	if p := poolStatus(gate.State{Since: time.Unix(5, 0)}, pool); p.Open || p.Full || p.Reason != "NotChecked" || freeBytes(p) != 0 || !p.Since.Equal(time.Unix(5, 0)) {
 		t.Errorf("before the first check: %+v", p)
 	}
 }

@@ -127,7 +127,7 @@ func TestPromiseInTheStatus(t *testing.T) {
 		if p.Promised != nil {
 			promised = *p.Promised
 		}
-		if got := fmt.Sprintf("promised %t %d, free %t %d", p.Promised != nil, promised, p.Free != nil, p.FreeBytes()); got != c.want {
+		if got := fmt.Sprintf("promised %t %d, free %t %d", p.Promised != nil, promised, p.Free != nil, freeBytes(p)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
