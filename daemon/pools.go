@@ -35,11 +35,7 @@ func accountKey(p config.Pool) string { return p.Name + "\x00" + p.Path }
 
 // keepAccounts drops what pools promised that are not configured any more.
 func (d *daemon) keepAccounts(cfg config.Config) {
-	var keys []string
-	for _, p := range cfg.Pools {
-		keys = append(keys, accountKey(p))
-	}
-	d.promises.Keep(keys...)
+	d.promises.Keep(each(cfg.Pools, accountKey)...)
 }
 
 // LabelOf is the SELinux label that volumes are born with, "" where there is no SELinux.
@@ -50,9 +46,10 @@ func LabelOf(p config.Pool) string {
 	return selinux.Label(p.SELinuxType)
 }
 
-func planPools(pools []config.Pool) (all []plan.Pool) {
+// each is what becomes of each pool.
+func each[T any](pools []config.Pool, of func(config.Pool) T) (all []T) {
 	for _, p := range pools {
-		all = append(all, PlanPool(p))
+		all = append(all, of(p))
 	}
 	return all
 }

@@ -63,11 +63,7 @@ func (u Unit) Explain(pool config.Pool, own bool, r *hostcheck.Report) {
 
 // UnitPools is what the units have to know of the pools.
 func UnitPools(cfg config.Config) []systemd.Pool {
-	var all []systemd.Pool
-	for _, p := range cfg.Pools {
-		all = append(all, UnitPool(p))
-	}
-	return all
+	return each(cfg.Pools, UnitPool)
 }
 
 // UnitPool is UnitPools for one.

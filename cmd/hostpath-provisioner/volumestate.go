@@ -107,9 +107,7 @@ const handlesWithin = 2 * time.Second
 // handles are the snapshots that VolumeSnapshotContents name, nil if they cannot be listed, or no
 // pool has any.
 func handles(ctx context.Context, client *kube.Client, cfg config.Config) map[string]bool {
-	if !slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool {
-		return p.Snapshots != "" && p.Snapshots != plan.SnapshotsOff
-	}) {
+	if !slices.ContainsFunc(cfg.Pools, config.Pool.TakesSnapshots) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, handlesWithin)
