@@ -32,10 +32,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
-// reasonStateUnreadable is the finding that a pool cannot be judged, because what is remembered of
-// it cannot be read.
-const reasonStateUnreadable = "StateUnreadable"
-
 // checked is the output of check --json.
 type checked struct {
 	Schema int         `json:"schema"` // daemon.SchemaVersion
@@ -247,7 +243,7 @@ func (p *program) look(ctx context.Context, pool config.Pool) (
 	r.Add(inMemory(pool, r))
 	if err != nil {
 		r.AddFirst(hostcheck.Finding{
-			Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close})
+			Reason: plan.ReasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close})
 	}
 	p.explain(pool, &r)
 	return r.Without(pool.Accepts), inventory

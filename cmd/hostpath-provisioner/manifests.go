@@ -136,11 +136,7 @@ func writeFiles(dir string, files map[string]string) error {
 		return fmt.Errorf("%s is not empty", dir)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+		if err := writeFile(filepath.Join(dir, name), []byte(files[name])); err != nil {
 			return err
 		}
 	}
