@@ -26,6 +26,7 @@ var doors = []door{
 	{"cmd", "the commands: what is typed, and the words and advice that are printed", nil},
 	{"daemon", "where the parts meet", nil},
 	{"daemon/config", "files to Config", []arrow{
+		{"daemon/rules", "what a pool's keys can say"},
 		{"hostcheck", "a pool's kind of quota"},
 	}},
 	{"daemon/spec", "nouns without decisions: record, capacity, snapshot API types, a lock by name", []arrow{

@@ -231,7 +231,7 @@ func (d *daemon) replaced() {
 		return
 	}
 	needed := slices.Concat([]string{d.RuntimeDir, state.PoolLocks}, resolver)
-	if g := d.now.get(); g != nil {
+	if g := d.now.Load(); g != nil {
 		needed = append(needed, g.cfg.WebFiles()...)
 	}
 	if file := d.confined.Replaced(needed...); file != "" && d.warned.CompareAndSwap(false, true) {

@@ -108,10 +108,10 @@ type daemon struct {
 	Options
 	systemd systemd.Notifier
 	metrics *metrics.Metrics
-	changed chan struct{} // something that the status tells has changed
-	moved   chan struct{} // the kubeconfig names another API server
-	now     current
-	keeping sync.Mutex // one tells the status at a time
+	changed chan struct{}              // something that the status tells has changed
+	moved   chan struct{}              // the kubeconfig names another API server
+	now     atomic.Pointer[generation] // in force
+	keeping sync.Mutex                 // one tells the status at a time
 	// store is kept across reloads: an operation that hangs in the kernel ends some day, and must
 	// find the same locks as those that began later.
 	store map[storeKey]*volume.Pool
@@ -176,7 +176,7 @@ func (d *daemon) run(ctx context.Context, cfg config.Config) error {
 	for g != nil {
 		d.locks.Keep(g.places())
 		d.keepAccounts(g.cfg)
-		d.now.set(g)
+		d.now.Store(g)
 		g = d.runOne(ctx, g)
 	}
 	return nil
@@ -286,7 +286,7 @@ func (d *daemon) listen(address string) (net.Listener, error) {
 // healthy returns what a restart could mend, nil if there is nothing: an API server that is away is
 // not.
 func (d *daemon) healthy() error {
-	g := d.now.get()
+	g := d.now.Load()
 	if !g.started.Load() {
 		return errors.New("not ready: " + g.status().Sentence)
 	}
@@ -309,7 +309,7 @@ func (d *daemon) usable() error {
 	if err := d.healthy(); err != nil {
 		return err
 	}
-	if g := d.now.get(); !g.apiUp() {
+	if g := d.now.Load(); !g.apiUp() {
 		return errors.New("not ready: " + g.status().Sentence)
 	}
 	return nil
@@ -317,7 +317,7 @@ func (d *daemon) usable() error {
 
 // health is what the metrics tell beside the pools.
 func (d *daemon) health() metrics.Health {
-	g := d.now.get()
+	g := d.now.Load()
 	if g == nil {
 		return metrics.Health{}
 	}
@@ -343,7 +343,7 @@ func (d *daemon) feedWatchdog(ctx context.Context) {
 	every := time.NewTicker(interval / 3)
 	defer every.Stop()
 	for {
-		g := d.now.get()
+		g := d.now.Load()
 		if g != nil {
 			g.controller.Ping()
 			if err := g.controller.Alive(time.Now(), interval); err != nil {
@@ -367,7 +367,7 @@ func (d *daemon) tell(ctx context.Context) {
 	defer every.Stop()
 	last := ""
 	for {
-		if g := d.now.get(); g != nil {
+		if g := d.now.Load(); g != nil {
 			d.keep(g, func(s Status) {
 				if s.Sentence != last {
 					d.systemd.Status(s.Sentence)
@@ -403,7 +403,7 @@ func (d *daemon) keep(g *generation, say func(Status)) {
 // rooms is what the pools have for new volumes, of those whose storage is there.
 func (d *daemon) rooms() map[string]metrics.Room {
 	all := map[string]metrics.Room{}
-	g := d.now.get()
+	g := d.now.Load()
 	if g == nil {
 		return all
 	}
@@ -425,7 +425,7 @@ func (d *daemon) rooms() map[string]metrics.Room {
 // countStates is how many volumes are in each state, by pool.
 func (d *daemon) countStates() map[string]map[string]int {
 	all := map[string]map[string]int{}
-	if g := d.now.get(); g != nil {
+	if g := d.now.Load(); g != nil {
 		for _, p := range g.cfg.Pools {
 			all[p.Name] = g.controller.States(p.Name)
 		}
@@ -434,7 +434,7 @@ func (d *daemon) countStates() map[string]map[string]int {
 }
 
 func (d *daemon) countVolumes() map[string]int {
-	if g := d.now.get(); g != nil {
+	if g := d.now.Load(); g != nil {
 		return g.countVolumes()
 	}
 	return nil

@@ -110,7 +110,7 @@ func (d *daemon) newGeneration(cfg config.Config) (*generation, error) {
 		return nil, err
 	}
 	g.gate, g.stores = gate.New(g.poolNames()...), d.stores(cfg)
-	g.filter = claimfilter.New(self, planPools(cfg.Pools),
+	g.filter = claimfilter.New(self, each(cfg.Pools, PlanPool),
 		func(name string) (*storagev1.StorageClass, bool) { return g.classes.Get(name) },
 		func(name string) bool { _, watched := g.allVolumes().Get(name); return watched })
 	g.claims = g.client.Claims(g.filter.Keep, g.claimChanged)
@@ -401,21 +401,12 @@ func (g *generation) status() Status {
 	return s
 }
 
-func (g *generation) poolNames() (names []string) {
-	for _, p := range g.cfg.Pools {
-		names = append(names, p.Name)
-	}
-	return names
-}
+func (g *generation) poolNames() []string { return each(g.cfg.Pools, nameOf) }
+
+func nameOf(p config.Pool) string { return p.Name }
 
 // NamesOf are the pools' names as records have them: "fast,slow".
-func NamesOf(pools []config.Pool) string {
-	names := make([]string, len(pools))
-	for i, p := range pools {
-		names[i] = p.Name
-	}
-	return strings.Join(names, ",")
-}
+func NamesOf(pools []config.Pool) string { return strings.Join(each(pools, nameOf), ",") }
 
 func (g *generation) places() map[ownership.Place]bool {
 	all := map[ownership.Place]bool{}
@@ -435,12 +426,6 @@ func (g *generation) countVolumes() map[string]int {
 	}
 	return counts
 }
-
-// current is the generation in force.
-type current struct{ p atomic.Pointer[generation] }
-
-func (c *current) set(g *generation) { c.p.Store(g) }
-func (c *current) get() *generation  { return c.p.Load() }
 
 func signal(ch chan struct{}) {
 	select {

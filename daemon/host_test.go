@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/confine"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -189,7 +190,7 @@ func TestUnitPools(t *testing.T) {
 		want   systemd.Pool
 	}{
 		{"mounted", func(*config.Pool) {}, systemd.Pool{MountPoint: "/srv/p", Path: "/srv/p/volumes", Purge: true}},
-		{"that archives", func(p *config.Pool) { p.OnDelete = config.DeleteArchive }, systemd.Pool{MountPoint: "/srv/p", Path: "/srv/p/volumes"}},
+		{"that archives", func(p *config.Pool) { p.OnDelete = plan.OnDeleteArchive }, systemd.Pool{MountPoint: "/srv/p", Path: "/srv/p/volumes"}},
 		{"without a mount", func(p *config.Pool) { p.RequireMount = false }, systemd.Pool{Path: "/srv/p/volumes", Purge: true}},
 		{"with setgid", func(p *config.Pool) { p.Mode = 0o770 | fs.ModeSetgid }, systemd.Pool{MountPoint: "/srv/p", Path: "/srv/p/volumes", SetGroupID: true, Purge: true}},
 	}
@@ -226,9 +227,9 @@ func TestOnNetwork(t *testing.T) {
 		pool config.Pool
 		want bool
 	}{
-		{"nothing is said", config.Pool{Scope: config.ScopeNode}, false},
-		{"shared", config.Pool{Scope: config.ScopeShared}, true},
-		{"every node", config.Pool{Scope: config.ScopeEveryNode}, false},
+		{"nothing is said", config.Pool{Scope: plan.ScopeNode}, false},
+		{"shared", config.Pool{Scope: plan.ScopeShared}, true},
+		{"every node", config.Pool{Scope: plan.ScopeEveryNode}, false},
 		{"device of this host", config.Pool{Device: "/dev/sda1"}, false},
 		{"by its UUID", config.Pool{Device: "UUID=0a"}, false},
 		{"an export", config.Pool{Device: "nas:/export"}, true},
@@ -274,7 +275,7 @@ func TestPoolStatus(t *testing.T) {
 			}
 		})
 	}
-	if p := poolStatus(gate.State{Since: time.Unix(5, 0)}, pool); p.Open || p.Full || p.Reason != "NotChecked" || p.FreeBytes() != 0 || !p.Since.Equal(time.Unix(5, 0)) {
+	if p := poolStatus(gate.State{Since: time.Unix(5, 0)}, pool); p.Open || p.Full || p.Reason != "NotChecked" || freeBytes(p) != 0 || !p.Since.Equal(time.Unix(5, 0)) {
 		t.Errorf("before the first check: %+v", p)
 	}
 }

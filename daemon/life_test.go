@@ -92,7 +92,7 @@ func TestSentenceOfABadReload(t *testing.T) {
 // its time counts from its first error.
 func TestTroubleIsToldUntilItEnds(t *testing.T) {
 	d, g := newDaemon(t)
-	d.now.set(g)
+	d.now.Store(g)
 	g.ready.Store(true)
 	if !g.apiUp() {
 		t.Error("the API is down before any error")
@@ -117,7 +117,7 @@ func TestTroubleIsToldUntilItEnds(t *testing.T) {
 // probe tells why.
 func TestUnhealthyBeforeTheFirstCheck(t *testing.T) {
 	d, g := newDaemon(t)
-	d.now.set(g)
+	d.now.Store(g)
 	for name, probe := range map[string]func() error{"healthy": d.healthy, "usable": d.usable} {
 		if err := probe(); !strings.HasPrefix(text(err), "not ready: reading the API; ") {
 			t.Errorf("%s: %v", name, err)

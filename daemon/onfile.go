@@ -60,7 +60,7 @@ func (d *daemon) followFiles(ctx context.Context) {
 		case <-every.C:
 		}
 		d.replaced()
-		if g := d.now.get(); g != nil {
+		if g := d.now.Load(); g != nil {
 			d.compareFiles(g)
 		}
 	}

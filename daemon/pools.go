@@ -22,7 +22,7 @@ func (d *daemon) pools(cfg config.Config, cluster func() string) []controllers.P
 			Outside: d.outsideOf(p), Explain: func(r *hostcheck.Report) { unit.Explain(p, true, r) },
 		})
 		all = append(all, controllers.PoolParts{
-			Pool: planPool(p), Storage: store, Label: LabelOf(p), Probe: probe, Opened: probe.Opened,
+			Pool: PlanPool(p), Storage: store, Label: LabelOf(p), Probe: probe, Opened: probe.Opened,
 			Account: d.promises.Account(accountKey(p)), Overcommit: p.Overcommit,
 			Figures: d.figuresOf(p),
 		})
@@ -35,11 +35,7 @@ func accountKey(p config.Pool) string { return p.Name + "\x00" + p.Path }
 
 // keepAccounts drops what pools promised that are not configured any more.
 func (d *daemon) keepAccounts(cfg config.Config) {
-	var keys []string
-	for _, p := range cfg.Pools {
-		keys = append(keys, accountKey(p))
-	}
-	d.promises.Keep(keys...)
+	d.promises.Keep(each(cfg.Pools, accountKey)...)
 }
 
 // LabelOf is the SELinux label that volumes are born with, "" where there is no SELinux.
@@ -50,14 +46,16 @@ func LabelOf(p config.Pool) string {
 	return selinux.Label(p.SELinuxType)
 }
 
-func planPools(pools []config.Pool) (all []plan.Pool) {
+// each is what becomes of each pool.
+func each[T any](pools []config.Pool, of func(config.Pool) T) (all []T) {
 	for _, p := range pools {
-		all = append(all, planPool(p))
+		all = append(all, of(p))
 	}
 	return all
 }
 
-func planPool(p config.Pool) plan.Pool {
+// PlanPool is a configured pool as the rules see it.
+func PlanPool(p config.Pool) plan.Pool {
 	return plan.Pool{
 		Name: p.Name, Set: p.Set, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, UID: p.UID, GID: p.GID,
 		OnDelete: p.OnDelete, Default: p.Default, Directory: p.Directory.Expand, Quota: p.Quota, Clones: p.Clones, Snapshots: p.Snapshots, Inline: p.InlineVolumes,
@@ -90,7 +88,7 @@ func (d *daemon) storeOf(p config.Pool, node string) *volume.Pool {
 
 // hostID tells this daemon from those of other hosts in a pool that they share, "" in other pools.
 func hostID(p config.Pool, node string) string {
-	if p.Scope != config.ScopeShared {
+	if p.Scope != plan.ScopeShared {
 		return ""
 	}
 	return leadership.HostID(node)

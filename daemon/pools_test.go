@@ -9,6 +9,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 )
 
@@ -22,8 +23,8 @@ func poolOf(name, quota string, first, last uint32) config.Pool {
 // Volumes have projects where the pool's quota is of projects alone, and the service with
 // CAP_SYS_ADMIN may be asked about no other pool.
 func TestWhichPoolsHaveProjects(t *testing.T) {
-	off, ceph := poolOf("off", config.QuotaOff, 1, 2), poolOf("ceph", config.QuotaCeph, 3, 4)
-	a, b := poolOf("a", config.QuotaProject, 5, 6), poolOf("b", config.QuotaProject, 7, 7)
+	off, ceph := poolOf("off", plan.QuotaOff, 1, 2), poolOf("ceph", plan.QuotaCeph, 3, 4)
+	a, b := poolOf("a", plan.QuotaProject, 5, 6), poolOf("b", plan.QuotaProject, 7, 7)
 	var begun volume.BegunProjects
 	for _, p := range []config.Pool{off, ceph} {
 		if q := ProjectQuotas(p, &begun); q != nil {
@@ -50,19 +51,19 @@ func TestWhichPoolsHaveProjects(t *testing.T) {
 // The rules see each key of a pool as it is configured. Directories are named by the configuration
 // where it has another pattern than the default.
 func TestPoolOfTheRules(t *testing.T) {
-	p := poolOf("p", config.QuotaProject, 1, 2)
-	if planPool(p).Named {
+	p := poolOf("p", plan.QuotaProject, 1, 2)
+	if PlanPool(p).Named {
 		t.Error("the default pattern counts as one of the configuration")
 	}
 	p.Set, p.SourceSet = "fast", true
-	p.Scope, p.Source, p.Mode, p.UID, p.GID = config.ScopeEveryNode, config.SourceLocal, 0o770|fs.ModeSetgid, 5, 6
-	p.OnDelete, p.Default, p.ReclaimPolicy, p.InlineVolumes = config.DeleteArchive, true, config.PolicyRetain, 7
+	p.Scope, p.Source, p.Mode, p.UID, p.GID = plan.ScopeEveryNode, plan.SourceLocal, 0o770|fs.ModeSetgid, 5, 6
+	p.OnDelete, p.Default, p.ReclaimPolicy, p.InlineVolumes = plan.OnDeleteArchive, true, config.PolicyRetain, 7
 	p.SnapshotSpace = 8
 	var err error
 	if p.Directory, err = config.ParsePattern("{{.Claim}}-{{.PV}}"); err != nil {
 		t.Fatal(err)
 	}
-	got := planPool(p)
+	got := PlanPool(p)
 	name, err := got.Directory("pv-1", "ns", "data")
 	if name != "data-pv-1" || err != nil || !got.Named {
 		t.Errorf("directory %q, %v, named by the configuration: %t", name, err, got.Named)
@@ -75,13 +76,13 @@ func TestPoolOfTheRules(t *testing.T) {
 
 // Only in a pool of scope shared do hosts have to be told apart, and there two nodes are.
 func TestHostIDs(t *testing.T) {
-	p := poolOf("p", config.QuotaOff, 1, 2)
-	for _, scope := range []string{config.ScopeNode, config.ScopeEveryNode} {
+	p := poolOf("p", plan.QuotaOff, 1, 2)
+	for _, scope := range []string{plan.ScopeNode, plan.ScopeEveryNode} {
 		if p.Scope = scope; hostID(p, "a") != "" {
 			t.Errorf("%s: %q", scope, hostID(p, "a"))
 		}
 	}
-	p.Scope = config.ScopeShared
+	p.Scope = plan.ScopeShared
 	if a, b := hostID(p, "a"), hostID(p, "b"); a == "" || a == b || a != hostID(p, "a") {
 		t.Errorf("of a %q, of b %q", a, b)
 	}
@@ -91,9 +92,9 @@ func TestHostIDs(t *testing.T) {
 // elsewhere has promised is not held against a new one of its name.
 func TestWhatAReloadKeeps(t *testing.T) {
 	d, _ := newDaemon(t)
-	p, q := poolOf("p", config.QuotaOff, 1, 2), poolOf("q", config.QuotaOff, 1, 2)
+	p, q := poolOf("p", plan.QuotaOff, 1, 2), poolOf("q", plan.QuotaOff, 1, 2)
 	moved, limited := p, p
-	moved.Path, limited.Quota = "/srv/p/deep", config.QuotaProject
+	moved.Path, limited.Quota = "/srv/p/deep", plan.QuotaProject
 	store, account, other := d.storeOf(p, "a"), d.promises.Account(accountKey(p)), d.promises.Account(accountKey(q))
 	d.keepAccounts(config.Config{Pools: []config.Pool{limited}})
 	if d.storeOf(limited, "a") != store || d.promises.Account(accountKey(limited)) != account {
@@ -126,7 +127,7 @@ func TestPromiseInTheStatus(t *testing.T) {
 		if p.Promised != nil {
 			promised = *p.Promised
 		}
-		if got := fmt.Sprintf("promised %t %d, free %t %d", p.Promised != nil, promised, p.Free != nil, p.FreeBytes()); got != c.want {
+		if got := fmt.Sprintf("promised %t %d, free %t %d", p.Promised != nil, promised, p.Free != nil, freeBytes(p)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}

@@ -72,7 +72,7 @@ func TestNoMoreTimeAfterReady(t *testing.T) {
 	for range 200 {
 		messages := told(t)
 		d, g := newDaemon(t)
-		d.now.set(g)
+		d.now.Store(g)
 		ctx, end := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		for range 4 { // more than there are, to meet sooner

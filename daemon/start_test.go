@@ -161,7 +161,7 @@ func TestMetricsOnASocket(t *testing.T) {
 	file, send := socket(t)
 	d, g := newDaemon(t)
 	d.MetricsSocket = file
-	d.now.set(g)
+	d.now.Store(g)
 	for range 2 {
 		stop := d.serveMetrics(t.Context(), config.Config{Node: "node-a", Metrics: "Storage.Example:9812"})
 		for host, want := range map[string]int{"node-a": http.StatusOK, "storage.example:9812": http.StatusOK, "127.0.0.1": http.StatusOK, "evil.example": http.StatusMisdirectedRequest} {
@@ -180,7 +180,7 @@ func TestMetricsOnASocket(t *testing.T) {
 func TestWatchdog(t *testing.T) {
 	messages := told(t)
 	d, g := newDaemon(t)
-	d.now.set(g)
+	d.now.Store(g)
 	ctx, end := context.WithCancel(t.Context())
 	end() // one round
 	d.feedWatchdog(ctx)

@@ -303,11 +303,3 @@ func (s Status) free() (sum uint64) {
 	}
 	return sum
 }
-
-// FreeBytes is Free, 0 where that is absent.
-func (p PoolStatus) FreeBytes() uint64 {
-	if p.Free == nil {
-		return 0
-	}
-	return *p.Free
-}

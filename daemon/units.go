@@ -63,18 +63,14 @@ func (u Unit) Explain(pool config.Pool, own bool, r *hostcheck.Report) {
 
 // UnitPools is what the units have to know of the pools.
 func UnitPools(cfg config.Config) []systemd.Pool {
-	var all []systemd.Pool
-	for _, p := range cfg.Pools {
-		all = append(all, UnitPool(p))
-	}
-	return all
+	return each(cfg.Pools, UnitPool)
 }
 
 // UnitPool is UnitPools for one.
 func UnitPool(p config.Pool) systemd.Pool {
 	pool := systemd.Pool{
 		Path: p.Path, Network: OnNetwork(p),
-		SetGroupID: setsGroupID(p), Purge: p.OnDelete == config.DeleteRemove, Quota: p.Quota == config.QuotaProject,
+		SetGroupID: setsGroupID(p), Purge: p.OnDelete == plan.OnDeleteDelete, Quota: p.Quota == plan.QuotaProject,
 	}
 	if p.RequireMount {
 		pool.MountPoint = p.MountPoint
@@ -102,7 +98,7 @@ func LookedUnder(cfg config.Config) (points []string) {
 // or a device that is none.
 func OnNetwork(p config.Pool) bool {
 	local := strings.HasPrefix(p.Device, "/") || strings.Contains(p.Device, "=")
-	return p.Scope == config.ScopeShared || p.Device != "" && !local || slices.Contains(networkTypes, p.Filesystem) || strings.HasPrefix(p.Filesystem, "fuse.")
+	return p.Scope == plan.ScopeShared || p.Device != "" && !local || slices.Contains(networkTypes, p.Filesystem) || strings.HasPrefix(p.Filesystem, "fuse.")
 }
 
 // networkTypes are those to which systemd itself applies _netdev (fstype_is_network in
@@ -112,7 +108,7 @@ var networkTypes = []string{"afs", "ceph", "cifs", "gfs", "gfs2", "glusterfs", "
 // ProjectQuotas is how the volumes of a pool are limited by project quotas, nil if they are not.
 // begun is shared by the pools of a process.
 func ProjectQuotas(p config.Pool, begun *volume.BegunProjects) *volume.ProjectQuotas {
-	if p.Quota != config.QuotaProject {
+	if p.Quota != plan.QuotaProject {
 		return nil
 	}
 	return &volume.ProjectQuotas{
@@ -149,7 +145,7 @@ func namedProjects(root fs.FS) map[uint32]bool {
 // QuotaPools are the pools whose projects the service with CAP_SYS_ADMIN may be asked to limit.
 func QuotaPools(cfg config.Config) (all []mountpoint.QuotaPool) {
 	for _, p := range cfg.Pools {
-		if p.Quota == config.QuotaProject {
+		if p.Quota == plan.QuotaProject {
 			all = append(all, mountpoint.QuotaPool{Path: p.Path, First: p.QuotaFirst, Last: p.QuotaLast})
 		}
 	}

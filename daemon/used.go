@@ -143,7 +143,7 @@ func workOf(pool string, of volume.Work) Work {
 
 // working is what is under way in the configured pools, by their names.
 func (d *daemon) working() map[string][]volume.Work {
-	if g := d.now.get(); g != nil {
+	if g := d.now.Load(); g != nil {
 		return g.working()
 	}
 	return nil

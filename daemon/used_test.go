@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -48,7 +48,7 @@ func TestUsed(t *testing.T) {
 // another pool.
 func TestFiguresStay(t *testing.T) {
 	d := &daemon{}
-	p := poolOf("fast", config.QuotaOff, 1, 2)
+	p := poolOf("fast", plan.QuotaOff, 1, 2)
 	changed, moved := p, p
 	changed.ReservePercent, moved.Path = 50, "/srv/other"
 	first := d.figuresOf(p)

@@ -221,7 +221,7 @@ func (g *gatherer) askDevice(f *Facts, fd int, e enter) {
 func filesystemUUID(fd int) string {
 	const getUUID = 0x80111500
 	var response [17]byte
-	if !ask(fd, getUUID, unsafe.Pointer(&response)) || response[0] != 16 {
+	if openat.Ioctl(fd, getUUID, unsafe.Pointer(&response)) != nil || response[0] != 16 {
 		return ""
 	}
 	return formatUUID(response[1:])
@@ -250,14 +250,14 @@ const (
 // ("major:minor") of the devices that it lies on. It is "" on any other filesystem.
 func btrfsOf(fd int) (uuid string, members []string) {
 	var info [btrfsFSInfoSize]byte
-	if !ask(fd, btrfsFSInfo, unsafe.Pointer(&info)) {
+	if openat.Ioctl(fd, btrfsFSInfo, unsafe.Pointer(&info)) != nil {
 		return "", nil
 	}
 	last := min(binary.NativeEndian.Uint64(info[:]), btrfsMaxDevices)
 	for id := uint64(1); id <= last; id++ {
 		var device [btrfsDevInfoSize]byte
 		binary.NativeEndian.PutUint64(device[:], id)
-		if !ask(fd, btrfsDevInfo, unsafe.Pointer(&device)) {
+		if openat.Ioctl(fd, btrfsDevInfo, unsafe.Pointer(&device)) != nil {
 			continue // ENODEV: a device that was removed
 		}
 		path, _, _ := bytes.Cut(device[btrfsPath:], []byte{0})
@@ -266,15 +266,6 @@ func btrfsOf(fd int) (uuid string, members []string) {
 		}
 	}
 	return formatUUID(info[btrfsFSID : btrfsFSID+16]), members
-}
-
-func ask(fd int, question uintptr, response unsafe.Pointer) bool {
-	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), question, uintptr(response))
-		if errno != unix.EINTR {
-			return errno == 0
-		}
-	}
 }
 
 // label asks for the pool's label. What cannot be read is "".

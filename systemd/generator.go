@@ -40,8 +40,8 @@ func GeneratedDropIn(unit string, pools []Pool) string {
 	}
 	b.WriteString("\n[Service]\n")
 	for _, need := range needs {
-		if p, yes := first(pools, need.of); yes && need.by(unit) {
-			fmt.Fprintf(&b, "# pool at %s: %s\n%s\n", p.Path, need.why, need.setting)
+		if i := slices.IndexFunc(pools, need.of); i >= 0 && need.by(unit) {
+			fmt.Fprintf(&b, "# pool at %s: %s\n%s\n", pools[i].Path, need.why, need.setting)
 		}
 	}
 	if hidden := inaccessible(pools); unit == service && len(hidden) > 0 {
@@ -162,10 +162,8 @@ var rulers = []string{
 func inaccessible(pools []Pool) []string {
 	var all []string
 	for _, path := range rulers {
-		if _, within := first(pools, below(path)); within {
-			continue
-		}
-		if _, around := first(pools, func(p Pool) bool { return strings.HasPrefix(path+"/", p.Path+"/") }); !around {
+		around := func(p Pool) bool { return strings.HasPrefix(path+"/", p.Path+"/") }
+		if !slices.ContainsFunc(pools, below(path)) && !slices.ContainsFunc(pools, around) {
 			all = append(all, "-"+path)
 		}
 	}
@@ -181,15 +179,6 @@ func below(dirs ...string) func(Pool) bool {
 		}
 		return false
 	}
-}
-
-func first(pools []Pool, is func(Pool) bool) (Pool, bool) {
-	for _, p := range pools {
-		if is(p) {
-			return p, true
-		}
-	}
-	return Pool{}, false
 }
 
 // EscapePath is a clean absolute path as a unit's name has it, without the suffix (systemd.unit(5),

@@ -88,7 +88,7 @@ func (p *program) adoptCommand() *cobra.Command {
 }
 
 func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool, a adoption) error {
-	if a.driver != "" && pool.Scope != config.ScopeNode {
+	if a.driver != "" && pool.Scope != plan.ScopeNode {
 		return fmt.Errorf("pool %q has scope %s, and a CSI driver's volumes are one node's", pool.Name, pool.Scope)
 	}
 	ctx, cancel := within(ctx, adoptDeadline)
@@ -120,29 +120,20 @@ func (p *program) adopt(ctx context.Context, cfg config.Config, pool config.Pool
 // adoptOptions returns what an adoption works with: a pool that is open and of this cluster, and
 // the cluster's API.
 func (p *program) adoptOptions(ctx context.Context, cfg config.Config, pool config.Pool, a adoption) (adopt.Options, error) {
-	looking, done := context.WithTimeout(ctx, poolDeadline)
-	report := p.probe(looking, pool)
-	done()
-	if f, shut := report.Shut(); shut {
-		return adopt.Options{}, closedError{pool, f}
-	}
-	client, err := p.asNode(cfg)
+	report, err := p.opened(ctx, pool)
 	if err != nil {
 		return adopt.Options{}, err
 	}
-	cluster, err := client.ClusterID(ctx)
+	client, _, err := p.ofCluster(ctx, cfg, pool, report.Mark)
 	if err != nil {
 		return adopt.Options{}, err
-	}
-	if f, other := otherCluster(pool, report.Mark, cluster); other {
-		return adopt.Options{}, closedError{pool, f}
 	}
 	table, err := mounts.Read()
 	if err != nil {
 		return adopt.Options{}, err
 	}
 	return adopt.Options{
-		Pool:  plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source, OnDelete: pool.OnDelete},
+		Pool:  daemon.PlanPool(pool),
 		Store: volume.New(volume.Options{Name: pool.Name, Path: pool.Path}), Identity: report.Identity,
 		Self: daemon.Self(cfg), API: client, Mounts: table, Overrides: a.overrides, DryRun: a.dryRun, Served: cfg.CSIDrivers,
 		Driver: a.driver, Kubelet: kubeletDirectory,

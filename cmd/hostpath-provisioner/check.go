@@ -32,10 +32,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
-// reasonStateUnreadable is the finding that a pool cannot be judged, because what is remembered of
-// it cannot be read.
-const reasonStateUnreadable = "StateUnreadable"
-
 // checked is the output of check --json.
 type checked struct {
 	Schema int         `json:"schema"` // daemon.SchemaVersion
@@ -247,7 +243,7 @@ func (p *program) look(ctx context.Context, pool config.Pool) (
 	r.Add(inMemory(pool, r))
 	if err != nil {
 		r.AddFirst(hostcheck.Finding{
-			Reason: reasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close})
+			Reason: plan.ReasonStateUnreadable, Message: err.Error(), Severity: hostcheck.Close})
 	}
 	p.explain(pool, &r)
 	return r.Without(pool.Accepts), inventory
@@ -391,13 +387,13 @@ func lacking(options string) []string {
 // "" once the configuration says the source or the volumes of that time are gone. Those of aliases
 // have the source of their own programs.
 func (p *program) sourceNote(pool config.Pool, inventory *volume.Inventory) string {
-	if pool.SourceSet || pool.Source != config.SourceLocal || inventory == nil {
+	if pool.SourceSet || pool.Source != plan.SourceLocal || inventory == nil {
 		return ""
 	}
 	before := 0
 	for _, r := range inventory.Volumes {
 		own := r.Kind == record.Volume && r.Provisioner == p.loaded.Provisioner
-		if own && r.Source == config.SourceHost {
+		if own && r.Source == plan.SourceHostPath {
 			before++
 		}
 	}
@@ -406,6 +402,6 @@ func (p *program) sourceNote(pool config.Pool, inventory *volume.Inventory) stri
 	}
 	return fmt.Sprintf("new volumes have source %q; %s of source %q, the default before, "+
 		"stay as they are. Write source = %q, or %q for new ones as before, to end this note",
-		config.SourceLocal, words.Count(before, "volume"), config.SourceHost,
-		config.SourceLocal, config.SourceHost)
+		plan.SourceLocal, words.Count(before, "volume"), plan.SourceHostPath,
+		plan.SourceLocal, plan.SourceHostPath)
 }

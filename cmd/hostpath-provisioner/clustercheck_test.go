@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/clustercheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // What check --cluster says without an API server that works with it. What it says of one that does
@@ -59,7 +60,7 @@ func TestEveryClusterReasonHasAHint(t *testing.T) {
 // right applies them again.
 func TestClusterHint(t *testing.T) {
 	cfg := config.Config{Node: "node-a", Namespace: "s", Provisioner: "p", Aliases: []string{"q"}, Pools: []config.Pool{
-		{Path: "/srv/a", Scope: config.ScopeNode}, {Path: "/srv/b", Scope: config.ScopeShared}, {Path: "/srv/c", Scope: config.ScopeEveryNode}}}
+		{Path: "/srv/a", Scope: plan.ScopeNode}, {Path: "/srv/b", Scope: plan.ScopeShared}, {Path: "/srv/c", Scope: plan.ScopeEveryNode}}}
 	paths := " --pool-path /srv/a --shared-pool-path /srv/b --every-node-pool-path /srv/c --alias q"
 	for name, c := range map[string]struct {
 		reason, want string

@@ -13,14 +13,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/forget"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
-	"github.com/hostpath-provisioner/hostpath-provisioner/systemd"
 )
 
 // forgetDeadline is how long all of it may take: thousands of volumes take minutes.
@@ -49,6 +48,12 @@ func (a *again) Type() string   { return "bool" } // the help shows no value
 func (a *again) Set(name string) error {
 	a.set, a.name = true, name
 	return nil
+}
+
+func (a *again) flag(flags *pflag.FlagSet, node string) {
+	flags.Var(a, "force", "go on though "+node+
+		" looks alive; asks for its name, which is --force=NODE in a script")
+	flags.Lookup("force").NoOptDefVal = anyName
 }
 
 // confirmed reports whether the administrator typed the node's name once more.
@@ -103,9 +108,7 @@ func (p *program) forgetCommand() *cobra.Command {
 	flags.BoolVar(&f.claims, "claims", false,
 		"delete the claims whose data is gone, too, with the pods that keep them or wait for them")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be lost, and change nothing")
-	flags.Var(&f.force, "force",
-		"go on though the node looks alive; asks for its name, which is --force=NODE in a script")
-	flags.Lookup("force").NoOptDefVal = anyName
+	f.force.flag(flags, "the node")
 	f.flags(c, "namespace")
 	return c
 }
@@ -120,13 +123,7 @@ func (p *program) forget(ctx context.Context, node string, f forgetting, forced 
 	self.Node = node
 	o := forget.Options{Self: self, API: client, Claims: f.claims, Forced: forced,
 		Watch: 2 * leadership.Renewal}
-	var published storagecapacity.Group
-	for _, driver := range o.Publishing() {
-		published = append(published, storagecapacity.New(storagecapacity.Options{
-			Provisioner: driver, Node: plan.NodeLabelValue(node), API: client.Publishing(driver),
-			Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelWarn)),
-		}))
-	}
+	published := p.published(client, o.Publishing(), node, slog.LevelWarn)
 	o.Withdraw = func(ctx context.Context) error { return published.Withdraw(ctx, false) }
 	s, err := forget.Look(ctx, o)
 	if err != nil {

@@ -88,7 +88,7 @@ var reasonHints = map[string]string{
 	plan.ReasonLaxMount:              "if no container needs set-uid programs in its volume, add nosuid,nodev to the options of MOUNT in /etc/fstab, then run: mount -o remount MOUNT",
 	plan.ReasonNotServed:             "run: systemctl daemon-reload; systemctl enable --now hostpath-provisioner-csi.socket",
 	plan.ReasonInMemory:              "mount a disk at MOUNT, unless losing the volumes with every reboot is meant",
-	reasonStateUnreadable:            "run it as root; a file that is damaged is written again by: hostpath-provisioner prepare POOL --replace",
+	plan.ReasonStateUnreadable:       "run it as root; a file that is damaged is written again by: hostpath-provisioner prepare POOL --replace",
 	hostcheck.ReasonUnitShadowed:     "remove the other unit file, then run: systemctl daemon-reload",
 	hostcheck.ReasonUnitMasked:       "run: systemctl unmask hostpath-provisioner",
 }
@@ -186,7 +186,7 @@ func permissionHint(user int) string {
 
 // poolHint is what helps a pool against a finding.
 func poolHint(reason string, pool config.Pool) string {
-	if reason == reasonStateUnreadable && os.Geteuid() != 0 {
+	if reason == plan.ReasonStateUnreadable && os.Geteuid() != 0 {
 		return "run it as root" // what is remembered is root's, and most likely sound
 	}
 	nouns := strings.NewReplacer("POOL", pool.Name, "PATH", pool.Path, "MOUNT", pool.MountPoint)
@@ -236,7 +236,7 @@ func clusterHint(reason string, cfg config.Config, f clustercheck.Facts) string 
 
 // confining are the flags of manifests for the pools of this node, each with a space before it.
 func confining(cfg config.Config) (flags string) {
-	names := map[string]string{config.ScopeNode: "--pool-path", config.ScopeShared: "--shared-pool-path", config.ScopeEveryNode: "--every-node-pool-path"}
+	names := map[string]string{plan.ScopeNode: "--pool-path", plan.ScopeShared: "--shared-pool-path", plan.ScopeEveryNode: "--every-node-pool-path"}
 	for _, pool := range cfg.Pools {
 		flags += " " + names[pool.Scope] + " " + pool.Path
 	}

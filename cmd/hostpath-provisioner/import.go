@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
@@ -24,26 +25,43 @@ import (
 
 // importing is what the command line asks for.
 type importing struct {
-	from       string
-	newCluster bool
-	claims     bool
-	classes    map[string]string
-	dryRun     bool
-	force      again
+	anew
+	from   string
+	dryRun bool
+	force  again
 }
 
-// wrong is why the words of the command line do not go together, nil if they do.
-func (o importing) wrong(pool config.Pool) error {
+// anew is what the command line says of objects that the cluster does not have.
+type anew struct {
+	newCluster, claims bool
+	classes            map[string]string
+}
+
+func (o *anew) flags(flags *pflag.FlagSet, newCluster, claims string) {
+	flags.BoolVar(&o.newCluster, "new-cluster", false, "the cluster knows nothing of "+newCluster)
+	flags.BoolVar(&o.claims, "claims", false, "with --new-cluster: make "+claims+", too")
+	flags.StringToStringVar(&o.classes, "class", nil,
+		"with --new-cluster: a class has another name here, `OLD=NEW`; may be repeated")
+}
+
+// wrong is why this cannot be done in a pool, nil if it can.
+func (o *anew) wrong(pool config.Pool) error {
 	switch {
-	case o.from == "" && !o.newCluster:
-		return usageError{errors.New("--from-node: no node is named")}
 	case !o.newCluster && (o.claims || len(o.classes) > 0):
 		return usageError{errors.New("--claims and --class go with --new-cluster")}
-	case pool.Scope != config.ScopeNode:
+	case pool.Scope != plan.ScopeNode:
 		return usageError{fmt.Errorf("pool %s has scope %s: its volumes are not one node's",
 			pool.Name, pool.Scope)}
 	}
 	return nil
+}
+
+// wrong is why the words of the command line do not go together, nil if they do.
+func (o importing) wrong(pool config.Pool) error {
+	if o.from == "" && !o.newCluster {
+		return usageError{errors.New("--from-node: no node is named")}
+	}
+	return o.anew.wrong(pool)
 }
 
 const importLong = `Import has everything that another node's disk brought follow to this node: it
@@ -87,15 +105,9 @@ func (p *program) importCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.from, "from-node", "", "the pool was this `node`'s")
-	flags.BoolVar(&o.newCluster, "new-cluster", false,
-		"the cluster knows nothing of the volumes: make their objects from the records")
-	flags.BoolVar(&o.claims, "claims", false, "with --new-cluster: make the claims, too")
-	flags.StringToStringVar(&o.classes, "class", nil,
-		"with --new-cluster: a class has another name here, `OLD=NEW`; may be repeated")
+	o.flags(flags, "the volumes: make their objects from the records", "the claims")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would be done, and change nothing")
-	flags.Var(&o.force, "force",
-		"go on though that node looks alive; asks for its name, which is --force=NODE in a script")
-	flags.Lookup("force").NoOptDefVal = anyName
+	o.force.flag(flags, "that node")
 	return c
 }
 
@@ -110,7 +122,7 @@ func (p *program) imports(ctx context.Context, cfg config.Config, pool config.Po
 	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
 	f := follow.Options{
 		Self: daemon.Self(cfg), From: o.from, Store: store, API: client, DryRun: o.dryRun, Forced: forced,
-		Pool: plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope, Source: pool.Source},
+		Pool: daemon.PlanPool(pool),
 	}
 	of := importer{p, pool, store, client}
 	var rows []follow.Row
@@ -266,6 +278,31 @@ func (p *program) looked(ctx context.Context, pool config.Pool) hostcheck.Report
 	ctx, done := context.WithTimeout(ctx, poolDeadline)
 	defer done()
 	return p.probe(ctx, pool)
+}
+
+// opened looks at a pool that a command works in, where a full one is fine.
+func (p *program) opened(ctx context.Context, pool config.Pool) (hostcheck.Report, error) {
+	report := p.looked(ctx, pool)
+	if f, shut := report.Shut(); shut {
+		return report, closedError{pool, f}
+	}
+	return report, nil
+}
+
+// ofCluster is a client with this node's identity, and the ID of its cluster, which a pool with
+// this marker has to be of.
+func (p *program) ofCluster(ctx context.Context, cfg config.Config, pool config.Pool,
+	mark hostcheck.Marker) (client *kube.Client, cluster string, err error) {
+	if client, err = p.asNode(cfg); err != nil {
+		return nil, "", err
+	}
+	if cluster, err = client.ClusterID(ctx); err != nil {
+		return nil, "", err
+	}
+	if f, other := otherCluster(pool, mark, cluster); other {
+		return nil, "", closedError{pool, f}
+	}
+	return client, cluster, nil
 }
 
 func (p *program) tellImported(rows []follow.Row, o importing) error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
@@ -19,10 +20,10 @@ func TestDaemonSockets(t *testing.T) {
 		inline    uint64
 		want      []string
 	}{
-		{config.SnapshotsLive, 0, nil},
-		{config.SnapshotsPaused, 0, []string{dir + "pause.sock"}},
-		{config.SnapshotsOff, 1, []string{dir + "inline.sock"}},
-		{config.SnapshotsPaused, 1, []string{dir + "pause.sock", dir + "inline.sock"}},
+		{plan.SnapshotsLive, 0, nil},
+		{plan.SnapshotsPaused, 0, []string{dir + "pause.sock"}},
+		{plan.SnapshotsOff, 1, []string{dir + "inline.sock"}},
+		{plan.SnapshotsPaused, 1, []string{dir + "pause.sock", dir + "inline.sock"}},
 	} {
 		cfg := config.Default()
 		cfg.Pools = []config.Pool{config.DefaultPool("a"), {Name: "b", Snapshots: c.snapshots, InlineVolumes: c.inline}}

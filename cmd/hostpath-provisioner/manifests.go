@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
@@ -33,7 +34,7 @@ func (p *program) manifestsCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if chart != "" {
-				if slices.ContainsFunc(notForCharts, c.Flags().Changed) {
+				if setBeside(c, "helm-chart") {
 					return usageError{errors.New("--helm-chart: the other options are values of the chart, or of its release")}
 				}
 				return writeFiles(chart, charts.Helm(p.version()))
@@ -84,12 +85,10 @@ func (p *program) manifestsCommand() *cobra.Command {
 	return c
 }
 
-// notForCharts are the flags that a chart has as values, and those that it has not.
-var notForCharts = []string{
-	"namespace", "provisioner", "class-prefix", "no-classes", "no-pods", "claim-index",
-	"inline-volumes", "delete", "token-secret", "kustomization",
-	"pool-path", "shared-pool-path", "every-node-pool-path", "class", "alias", "audience",
-	"hostname", "kubernetes-version",
+// setBeside reports whether a flag of the command is set beside this one.
+func setBeside(c *cobra.Command, flag string) (is bool) {
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) { is = is || f.Changed && f.Name != flag })
+	return is
 }
 
 // First minor versions of Kubernetes that serve what manifests may have.
@@ -137,11 +136,7 @@ func writeFiles(dir string, files map[string]string) error {
 		return fmt.Errorf("%s is not empty", dir)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(files[name]), 0o644); err != nil {
+		if err := writeFile(filepath.Join(dir, name), []byte(files[name])); err != nil {
 			return err
 		}
 	}

@@ -303,7 +303,7 @@ func TestEveryReasonHasAHint(t *testing.T) {
 		t.Fatal(err)
 	}
 	reasons := map[string]bool{
-		reasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonInMemory: true,
+		plan.ReasonStateUnreadable: true, plan.ReasonLaxMount: true, plan.ReasonInMemory: true,
 		plan.ReasonNotServed: true, plan.ReasonScopeChanged: true, plan.ReasonPathChanged: true,
 		plan.ReasonOtherHost: true, plan.ReasonRestartNeeded: true,
 		plan.ReasonUnitOutdated: true, plan.ReasonQuotaEscaped: true,

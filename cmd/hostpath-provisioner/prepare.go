@@ -43,8 +43,8 @@ func (p *program) prepareCommand() *cobra.Command {
 				return err
 			}
 			pool := pools[0] // several have the same settings
-			owner.Shared = pool.Scope == config.ScopeShared
-			if owner.From != "" && pool.Scope == config.ScopeEveryNode {
+			owner.Shared = pool.Scope == plan.ScopeShared
+			if owner.From != "" && pool.Scope == plan.ScopeEveryNode {
 				return usageError{fmt.Errorf("--from-node: pool %s has scope %s, and belongs to no single node", pool.Name, pool.Scope)}
 			}
 			if len(pools) > 1 && (replace || owner.FromPool != "") {

@@ -74,14 +74,12 @@ type limiter struct {
 
 // limiter looks at the pool first: a full one is fine.
 func (p *program) limiter(ctx context.Context, pool config.Pool) (*limiter, error) {
-	if pool.Quota != config.QuotaProject {
-		return nil, usageError{fmt.Errorf("pool %s: quota is %q, and only with %q volumes have limits that this command knows", pool.Name, pool.Quota, config.QuotaProject)}
+	if pool.Quota != plan.QuotaProject {
+		return nil, usageError{fmt.Errorf("pool %s: quota is %q, and only with %q volumes have limits that this command knows", pool.Name, pool.Quota, plan.QuotaProject)}
 	}
-	looking, cancel := context.WithTimeout(ctx, poolDeadline)
-	defer cancel()
-	report := p.probe(looking, pool)
-	if f, shut := report.Shut(); shut {
-		return nil, closedError{pool, f}
+	report, err := p.opened(ctx, pool)
+	if err != nil {
+		return nil, err
 	}
 	return &limiter{p, pool, storeOf(pool), report.Identity, report}, nil
 }
@@ -92,13 +90,8 @@ func (l *limiter) volumes(ctx context.Context) (all []record.Record, takes map[u
 	if err != nil {
 		return nil, nil, err
 	}
-	projects, err := l.store.Projects(ctx, l.id)
-	if err != nil {
+	if takes, err = projectsTaken(ctx, l.store, l.id); err != nil {
 		return nil, nil, err
-	}
-	takes = map[uint32]quota.Usage{}
-	for _, u := range projects {
-		takes[u.ID] = u
 	}
 	for _, v := range inventory.Volumes {
 		if v.Place == record.InPool {

@@ -14,15 +14,10 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
-
-// receiving is what the command line asks for.
-type receiving struct {
-	newCluster, claims bool
-	classes            map[string]string
-}
 
 const receiveLong = `Volume receive reads from standard input what volume send wrote, and makes a
 volume of it in a pool of this node. The directory appears when all of it is there and every
@@ -39,34 +34,26 @@ none: in another cluster, or of a backup. It waits for the claim of the recorded
 which --claims makes, too.`
 
 func (p *program) receiveCommand() *cobra.Command {
-	var o receiving
+	var o anew
 	c := &cobra.Command{
 		Use: "receive POOL", Short: "Make a volume of what volume send wrote", Long: receiveLong,
 		ValidArgsFunction: p.completePools, Args: args(1, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			cfg, pool, err := p.loadPool(args)
-			switch {
-			case err != nil:
+			if err == nil {
+				err = o.wrong(pool)
+			}
+			if err != nil {
 				return err
-			case !o.newCluster && (o.claims || len(o.classes) > 0):
-				return usageError{errors.New("--claims and --class go with --new-cluster")}
-			case pool.Scope != config.ScopeNode:
-				return usageError{fmt.Errorf("pool %s has scope %s: its volumes are not one node's",
-					pool.Name, pool.Scope)}
 			}
 			return p.receive(c.Context(), cfg, pool, o, c.InOrStdin())
 		},
 	}
-	flags := c.Flags()
-	flags.BoolVar(&o.newCluster, "new-cluster", false,
-		"the cluster knows nothing of the volume: make its object from what the stream says")
-	flags.BoolVar(&o.claims, "claims", false, "with --new-cluster: make the claim, too")
-	flags.StringToStringVar(&o.classes, "class", nil,
-		"with --new-cluster: a class has another name here, `OLD=NEW`; may be repeated")
+	o.flags(c.Flags(), "the volume: make its object from what the stream says", "the claim")
 	return c
 }
 
-func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Pool, o receiving,
+func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Pool, o anew,
 	from io.Reader) error {
 	head, is, rest, err := follow.ReadHead(from)
 	if err != nil {
@@ -89,11 +76,11 @@ func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Po
 	if f, other := otherCluster(pool, report.Mark, cluster); other {
 		return closedError{pool, f}
 	}
-	store := p.storeOf(pool)
+	store := storeOf(pool)
 	r := follow.Receiving{
 		AnewOptions: follow.AnewOptions{
 			Options: follow.Options{Self: daemon.Self(cfg), From: is.Node, Store: store,
-				Identity: report.Identity, API: client, Pool: planPool(pool)},
+				Identity: report.Identity, API: client, Pool: daemon.PlanPool(pool)},
 			Claims: o.claims, Classes: o.classes, CreateClaim: client.CreateClaim,
 		},
 		Head: head, Is: is, Cluster: cluster, New: o.newCluster,
@@ -145,7 +132,7 @@ func (r room) takes(pool config.Pool, h follow.Head, is record.Record) error {
 		need = 0
 	}
 	switch {
-	case pool.Quota != config.QuotaOff && h.Bytes > is.Requested:
+	case pool.Quota != plan.QuotaOff && h.Bytes > is.Requested:
 		return fmt.Errorf("pool %s has quota = %q, and the volume's data, %s, is more than its "+
 			"size, %s", pool.Name, pool.Quota, words.Size(uint64(h.Bytes)),
 			words.Size(uint64(is.Requested)))
@@ -179,8 +166,8 @@ func (p *program) fill(ctx context.Context, pool config.Pool, has room, store *v
 	shown := p.show(totalOf(r.Head))
 	made := volume.Spec{
 		Record: begun.Record, Label: daemon.LabelOf(pool), Full: true,
-		Subvolume: pool.Snapshots == config.SnapshotsSnapshot,
-		Project:   pool.Quota == config.QuotaProject,
+		Subvolume: pool.Snapshots == plan.SnapshotsSnapshot,
+		Project:   pool.Quota == plan.QuotaProject,
 		Receive: func(ctx context.Context, dir int, o treecopy.Options) (treecopy.Copied, error) {
 			entries, bytes := r.Most()
 			o.Limit, o.Work, o.Live = bytes, shown.work, r.Live
@@ -200,7 +187,7 @@ func (p *program) fill(ctx context.Context, pool config.Pool, has room, store *v
 			fmt.Fprintf(p.stderr, "received %s: %s\n", printable(pv), sentOf(c))
 		},
 	}
-	if pool.Quota != config.QuotaOff {
+	if pool.Quota != plan.QuotaOff {
 		made.Quota = begun.Record.Requested
 	}
 	var err error

@@ -111,7 +111,7 @@ func (p *program) probeCounted(ctx context.Context, pool config.Pool) probed {
 		promised := inventory.Promised()
 		one.promised = &promised
 	}
-	if pool.Quota == config.QuotaProject && r.Removable() {
+	if pool.Quota == plan.QuotaProject && r.Removable() {
 		if takes, err := storeOf(pool).Usage(ctx, r.Identity); err == nil {
 			one.used = daemon.Used(takes, r, false).Used
 			one.Findings = append(one.Findings, projects(takes)...)
@@ -164,7 +164,7 @@ func (p *program) foreignRecords(pool config.Pool, r hostcheck.Report,
 		return nil
 	}
 	all := inventory.Volumes
-	of := plan.Pool{Name: pool.Name, Path: pool.Path, Scope: pool.Scope}
+	of := daemon.PlanPool(pool)
 	return ownership.Findings(ownership.Facts{Pool: of, Node: p.node, NodeKnown: true,
 		MarkedNode: r.Mark.Node, MarkedScope: r.Mark.Scope,
 		Census: ownership.CensusOf(all, of, p.node, r.Mark.Former())})

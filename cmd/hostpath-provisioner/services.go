@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/storagecapacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi/freeze"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
@@ -89,7 +90,7 @@ func (p *program) notServed(pool config.Pool) (hostcheck.Finding, bool) {
 	if err != nil {
 		return hostcheck.Finding{}, false
 	}
-	if pool.Source == config.SourceCSI {
+	if pool.Source == plan.SourceCSI {
 		if socket := p.lacks(cfg, cfg.Provisioner); socket != "" {
 			return unserved("source \"csi\": pods with volumes of this pool", socket)
 		}
@@ -273,16 +274,21 @@ func (p *program) withdrawCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(ctx, apiDeadline)
 			defer cancel()
-			var all storagecapacity.Group
-			for _, driver := range daemon.Self(cfg).Drivers() {
-				all = append(all, storagecapacity.New(storagecapacity.Options{
-					Provisioner: driver, Node: plan.NodeLabelValue(cfg.Node),
-					API: client.Publishing(driver),
-					Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelInfo)),
-				}))
-			}
+			all := p.published(client, daemon.Self(cfg).Drivers(), cfg.Node, slog.LevelInfo)
 			return errors.Join(all.Withdraw(ctx, false),
 				client.DeleteNodeLease(ctx, cfg.Node, leadership.Identity(cfg.Node)))
 		}),
 	}
+}
+
+// published is what the scheduler was told of a node for these drivers.
+func (p *program) published(client *kube.Client, drivers []string, node string,
+	level slog.Level) (all storagecapacity.Group) {
+	for _, driver := range drivers {
+		all = append(all, storagecapacity.New(storagecapacity.Options{
+			Provisioner: driver, Node: plan.NodeLabelValue(node), API: client.Publishing(driver),
+			Log: slog.New(systemd.NewHandler(p.stderr, level)),
+		}))
+	}
+	return all
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
@@ -19,7 +20,7 @@ func TestSourceNote(t *testing.T) {
 	}
 	own := p.loaded.Provisioner
 	said, shared := config.DefaultPool("fast"), config.DefaultPool("fast")
-	said.SourceSet, shared.Source = true, config.SourceHost
+	said.SourceSet, shared.Source = true, plan.SourceHostPath
 	for name, c := range map[string]struct {
 		pool      config.Pool
 		inventory *volume.Inventory

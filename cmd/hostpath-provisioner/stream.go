@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -195,11 +195,7 @@ func (h held) back(ctx context.Context) error {
 
 func (h held) options() follow.Options {
 	return follow.Options{Self: h.self, From: h.self.Node, Store: h.store, Identity: h.id,
-		API: h.client, Pool: planPool(h.pool)}
-}
-
-func planPool(p config.Pool) plan.Pool {
-	return plan.Pool{Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source}
+		API: h.client, Pool: daemon.PlanPool(h.pool)}
 }
 
 // takeBack is send --abort.

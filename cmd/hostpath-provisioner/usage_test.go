@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
@@ -33,7 +34,7 @@ func TestUsageIsListed(t *testing.T) {
 	var out bytes.Buffer
 	p := &program{stdout: &out}
 	limited, unlimited := config.DefaultPool("fast"), config.DefaultPool("slow")
-	limited.Quota = config.QuotaProject
+	limited.Quota = plan.QuotaProject
 	if err := p.writeVolumes(all, []config.Pool{unlimited, limited}); err != nil {
 		t.Fatal(err)
 	}

@@ -60,15 +60,15 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 	}
 	closed, h := error(nil), held{}
 	for _, pool := range cfg.Pools {
-		if pool.Scope != config.ScopeNode {
+		if pool.Scope != plan.ScopeNode {
 			continue
 		}
-		report := p.looked(ctx, pool)
-		if err := (importer{program: p, pool: pool}).closed(report); err != nil {
+		report, err := p.opened(ctx, pool)
+		if err != nil {
 			closed = errors.Join(closed, err)
 			continue
 		}
-		h.pool, h.id, h.store = pool, report.Identity, p.storeOf(pool)
+		h.pool, h.id, h.store = pool, report.Identity, storeOf(pool)
 		h.self = daemon.Self(cfg)
 		h.record, err = h.store.Lookup(ctx, h.id, pv)
 		if errors.Is(err, volume.ErrNotRecorded) {
@@ -80,14 +80,9 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 		if err != nil {
 			return h, err
 		}
-		if h.client, err = p.asNode(cfg); err != nil {
+		h.client, h.cluster, err = p.ofCluster(ctx, cfg, pool, report.Mark)
+		if err != nil {
 			return h, err
-		}
-		if h.cluster, err = h.client.ClusterID(ctx); err != nil {
-			return h, err
-		}
-		if f, other := otherCluster(pool, report.Mark, h.cluster); other {
-			return h, closedError{pool, f}
 		}
 		if h.object, err = h.client.GetVolume(ctx, pv); err != nil {
 			return h, err
@@ -103,12 +98,6 @@ func (p *program) heldVolume(ctx context.Context, pv string, published bool) (be
 		return best, closed
 	}
 	return best, noVolumeError{pv}
-}
-
-func (p *program) storeOf(pool config.Pool) *volume.Pool {
-	store := volume.New(volume.Options{Name: pool.Name, Path: pool.Path})
-	store.SetQuotas(daemon.ProjectQuotas(pool, &volume.BegunProjects{}))
-	return store
 }
 
 // here reports whether the object is of this pool's directory.

@@ -119,7 +119,7 @@ func (p *program) volumes(ctx context.Context, cfg config.Config, pools []config
 
 // writeVolumes prints what volumes take where a pool has limits.
 func (p *program) writeVolumes(volumes []volumeRow, pools []config.Pool) error {
-	limited := slices.ContainsFunc(pools, func(p config.Pool) bool { return p.Quota == config.QuotaProject })
+	limited := slices.ContainsFunc(pools, func(p config.Pool) bool { return p.Quota == plan.QuotaProject })
 	measured := slices.ContainsFunc(volumes, func(v volumeRow) bool { return v.Measured != nil })
 	columns := []string{"VOLUME", "CLAIM", "POOL", "SIZE", "STATE"}
 	if limited {
@@ -218,7 +218,7 @@ func (p *program) askAPI(ctx context.Context, cfg config.Config) objects {
 func watches(client *kube.Client, cfg config.Config) []*kube.Informer[*corev1.PersistentVolume] {
 	all := []*kube.Informer[*corev1.PersistentVolume]{client.Volumes(plan.NodeLabelValue(cfg.Node), nil)}
 	for _, p := range cfg.Pools {
-		if p.Scope != config.ScopeNode {
+		if p.Scope != plan.ScopeNode {
 			all = append(all, client.VolumesOfScope(p.Scope, []string{p.Name}, nil))
 		}
 	}
@@ -230,12 +230,12 @@ func watches(client *kube.Client, cfg config.Config) []*kube.Informer[*corev1.Pe
 func beyond(client *kube.Client, cfg config.Config) (all []*kube.Informer[*corev1.PersistentVolume]) {
 	for _, p := range cfg.Pools {
 		switch p.Scope {
-		case config.ScopeShared:
+		case plan.ScopeShared:
 			all = append(all, client.VolumesOfPool(p.Name))
-		case config.ScopeEveryNode:
-			all = append(all, client.VolumesOfScope(config.ScopeShared, []string{p.Name}, nil))
+		case plan.ScopeEveryNode:
+			all = append(all, client.VolumesOfScope(plan.ScopeShared, []string{p.Name}, nil))
 		default:
-			all = append(all, client.VolumesOfScope(config.ScopeShared, []string{p.Name}, nil), client.VolumesOfScope(config.ScopeEveryNode, []string{p.Name}, nil))
+			all = append(all, client.VolumesOfScope(plan.ScopeShared, []string{p.Name}, nil), client.VolumesOfScope(plan.ScopeEveryNode, []string{p.Name}, nil))
 		}
 	}
 	return all
@@ -283,7 +283,7 @@ func (p *program) listPool(ctx context.Context, pool config.Pool) disk {
 	go func() {
 		store := storeOf(pool)
 		inventory, err := store.List(ctx, report.Identity)
-		taken, unread := projectsTaken(ctx, store, report)
+		taken, unread := projectsTaken(ctx, store, report.Identity)
 		if unread != nil {
 			warnings = append(warnings, unread.Error())
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
@@ -107,9 +107,7 @@ const handlesWithin = 2 * time.Second
 // handles are the snapshots that VolumeSnapshotContents name, nil if they cannot be listed, or no
 // pool has any.
 func handles(ctx context.Context, client *kube.Client, cfg config.Config) map[string]bool {
-	if !slices.ContainsFunc(cfg.Pools, func(p config.Pool) bool {
-		return p.Snapshots != "" && p.Snapshots != config.SnapshotsOff
-	}) {
+	if !slices.ContainsFunc(cfg.Pools, config.Pool.TakesSnapshots) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, handlesWithin)
@@ -343,9 +341,9 @@ func (p *program) warnUnwatched(volumes []volumeRow) {
 }
 
 // projectsTaken is what projects take, of a pool that limits volumes by them.
-func projectsTaken(ctx context.Context, store *volume.Pool, report hostcheck.Report) (
+func projectsTaken(ctx context.Context, store *volume.Pool, id mounts.Identity) (
 	by map[uint32]quota.Usage, err error) {
-	all, err := store.Projects(ctx, report.Identity)
+	all, err := store.Projects(ctx, id)
 	by = map[uint32]quota.Usage{}
 	for _, u := range all {
 		by[u.ID] = u

@@ -31,26 +31,20 @@ import (
 
 // API is the part of Kubernetes that adoption needs.
 type API interface {
+	unpublish.API
+	unpublish.Claims
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 	// EachLock reads leader election objects, whose kubeconfig allows it.
 	EachLock(ctx context.Context, name string, visit func(*coordinationv1.Lease)) error
-	// GetVolume and GetNode return nil without an error for what does not exist.
-	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+	// GetNode returns nil without an error for what does not exist.
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
-	// GetClaim returns nil without an error for one that does not exist.
-	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	// CSIDrivers are those that kubelet has registered on a node.
 	CSIDrivers(ctx context.Context, node string) ([]string, error)
 	// CheckVolume reports whether the server would take an object, whatever has its name.
 	CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 	// CreateVolume returns the object that has the name already, if there is one.
 	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
-	// DeleteVolume deletes an object only if it is as given; a conflict otherwise.
-	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	// PatchVolume changes an object only if it is as given, and returns what it is then; a conflict
-	// otherwise.
-	PatchVolume(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) (*corev1.PersistentVolume, error)
 	// CheckPatch returns the error of PatchVolume, and changes nothing.
 	CheckPatch(ctx context.Context, pv *corev1.PersistentVolume, m plan.MetadataPatch) error
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/unpublish"
@@ -19,18 +18,15 @@ import (
 // record. It goes the way of survey.replace, and a crash leaves the same; after the last step but
 // one, a record that the next call forgets.
 func (o Options) undoReplacement(ctx context.Context, v record.Record, row Row) Row {
-	for try := 1; ; try++ {
-		notes, err := o.restoreOriginal(ctx, v)
-		if errors.Is(err, errOver) {
-			row.Action = plan.Ignore
-			return row
-		}
-		if apierrors.IsConflict(err) && try < tries && ctx.Err() == nil {
-			continue
-		}
-		row.Notes = notes
-		return o.tried(row, err)
+	err := unpublish.Again(ctx, func() (err error) {
+		row.Notes, err = o.restoreOriginal(ctx, v)
+		return err
+	})
+	if errors.Is(err, errOver) {
+		row.Action = plan.Ignore
+		return row
 	}
+	return o.tried(row, err)
 }
 
 // errOver says that there is nothing to give back: the volume was removed, or its object was let

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"slices"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // Values of Pool.Immutable.
@@ -17,41 +19,6 @@ const (
 	ImmutableRequire = "require" // the gate closes without the flag
 	ImmutableWarn    = "warn"    // its absence is reported
 	ImmutableOff     = "off"     // it is not looked at
-)
-
-// Values of Pool.Scope, Pool.Source and Pool.OnDelete.
-const (
-	ScopeNode      = "node"
-	ScopeShared    = "shared"
-	ScopeEveryNode = "every-node"
-	SourceHost     = "hostPath"
-	SourceLocal    = "local"
-	SourceCSI      = "csi"
-	DeleteRemove   = "delete"
-	DeleteArchive  = "archive"
-)
-
-// Values of Pool.Clones.
-const (
-	ClonesOff     = "off"     // no claim is made from another one
-	ClonesReflink = "reflink" // a clone shares the blocks of its source until either is written
-	ClonesCopy    = "copy"    // all data is copied
-)
-
-// Values of Pool.Snapshots.
-const (
-	SnapshotsOff      = "off"      // there are none
-	SnapshotsLive     = "live"     // a snapshot shares the blocks of its volume until that is written
-	SnapshotsSnapshot = "snapshot" // the same at one moment: volumes are subvolumes of a btrfs
-	SnapshotsCopy     = "copy"     // all data is copied
-	SnapshotsPaused   = "paused"   // SnapshotsLive, and once more what changed meanwhile, while the pods stand still
-)
-
-// Values of Pool.Quota.
-const (
-	QuotaOff     = "off"     // a claim's size is not enforced
-	QuotaProject = "project" // by the project quotas of xfs and ext4
-	QuotaCeph    = "ceph"    // by the attribute of CephFS
 )
 
 // Projects of volumes where the configuration has no range: 0x48500000 to 0x4850ffff. kubelet takes
@@ -110,10 +77,10 @@ type Pool struct {
 	Immutable    string // ImmutableRequire, ImmutableWarn or ImmutableOff
 	Filesystem   string // type as in mountinfo, "" for any
 	Device       string // "UUID=..", "PARTUUID=..", "LABEL=..", "PARTLABEL=..", "/dev/..", "server:/export", "" for any
-	Scope        string // ScopeNode, ScopeShared or ScopeEveryNode
+	Scope        string // plan.ScopeNode, plan.ScopeShared or plan.ScopeEveryNode
 	Exclusive    bool   // a filesystem of the network is mounted on this node and no other
-	// Source is SourceHost, SourceLocal or SourceCSI; where the file does not say (SourceSet), it
-	// is SourceLocal with ScopeNode, and else SourceHost.
+	// Source is plan.SourceHostPath, plan.SourceLocal or plan.SourceCSI; where the file does not say
+	// (SourceSet), it is the second with plan.ScopeNode, and else the first.
 	Source    string
 	SourceSet bool
 
@@ -124,19 +91,19 @@ type Pool struct {
 	GID   int
 
 	Directory Pattern // name of a volume's directory
-	OnDelete  string  // DeleteRemove or DeleteArchive
+	OnDelete  string  // plan.OnDeleteDelete or plan.OnDeleteArchive
 	// ReclaimPolicy of the pool's volumes, in place of the class's: PolicyDelete, PolicyRetain, or
 	// "" for the class's.
 	ReclaimPolicy string
 	// SELinuxType is what volumes are labelled with where SELinux is on; "" leaves it to the
 	// policy.
 	SELinuxType string
-	// Clones is how claims are made from other claims: ClonesReflink, ClonesCopy or ClonesOff.
+	// Clones is how claims are made from other claims: plan.ClonesReflink, plan.ClonesCopy or
+	// plan.ClonesOff.
 	Clones string
-	// Snapshots is how snapshots of volumes are made: SnapshotsLive, SnapshotsPaused,
-	// SnapshotsSnapshot, SnapshotsCopy or SnapshotsOff.
+	// Snapshots is how snapshots of volumes are made: plan.SnapshotsLive and its like.
 	Snapshots string
-	// PauseLimit is how long pods may stand still with SnapshotsPaused.
+	// PauseLimit is how long pods may stand still with plan.SnapshotsPaused.
 	PauseLimit time.Duration
 	// SnapshotSpace is how many bytes the snapshots of one namespace may be promised together; 0:
 	// any.
@@ -144,7 +111,8 @@ type Pool struct {
 	// InlineVolumes is how many bytes the volumes that are written in pods may be promised
 	// together; 0: there are none.
 	InlineVolumes uint64
-	// Quota is how each volume is limited to its claim's size: QuotaProject, QuotaCeph or QuotaOff.
+	// Quota is how each volume is limited to its claim's size: plan.QuotaProject, plan.QuotaCeph or
+	// plan.QuotaOff.
 	Quota string
 	// QuotaFirst and QuotaLast are the projects that volumes get with QuotaProject.
 	QuotaFirst, QuotaLast uint32
@@ -186,19 +154,19 @@ func DefaultPool(name string) Pool {
 		Name:           name,
 		RequireMount:   true,
 		Immutable:      ImmutableRequire,
-		Scope:          ScopeNode,
-		Source:         SourceLocal,
+		Scope:          plan.ScopeNode,
+		Source:         plan.SourceLocal,
 		Mode:           0o777,
 		Owner:          "root",
 		Group:          "root",
 		Directory:      Pattern{"{{.PV}}"},
-		OnDelete:       DeleteRemove,
+		OnDelete:       plan.OnDeleteDelete,
 		SELinuxType:    "container_file_t",
 		ReservePercent: 5,
-		Clones:         ClonesOff,
-		Snapshots:      SnapshotsOff,
+		Clones:         plan.ClonesOff,
+		Snapshots:      plan.SnapshotsOff,
 		PauseLimit:     5 * time.Second,
-		Quota:          QuotaOff,
+		Quota:          plan.QuotaOff,
 		QuotaFirst:     QuotaFirst,
 		QuotaLast:      QuotaLast,
 		Overcommit:     1,
@@ -206,21 +174,19 @@ func DefaultPool(name string) Pool {
 }
 
 // TakesSnapshots reports whether snapshots are made of the pool's volumes.
-func (p Pool) TakesSnapshots() bool {
-	return slices.Contains([]string{SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy}, p.Snapshots)
-}
+func (p Pool) TakesSnapshots() bool { return plan.Pool{Snapshots: p.Snapshots}.TakesSnapshots() }
 
 // MakesInline reports whether volumes that are written in pods are made in the pool.
 func (p Pool) MakesInline() bool { return p.InlineVolumes > 0 }
 
 // Pauses reports whether pods are stopped for snapshots of their volumes.
-func (p Pool) Pauses() bool { return p.Snapshots == SnapshotsPaused }
+func (p Pool) Pauses() bool { return p.Snapshots == plan.SnapshotsPaused }
 
 // MakesCopies reports whether volumes of the pool are copied, for clones or for snapshots.
 func (p Pool) MakesCopies() bool { return p.MakesClones() || p.TakesSnapshots() }
 
 // MakesClones reports whether claims can be made from claims in the pool.
-func (p Pool) MakesClones() bool { return p.Clones == ClonesReflink || p.Clones == ClonesCopy }
+func (p Pool) MakesClones() bool { return plan.Pool{Clones: p.Clones}.ClonesVolumes() }
 
 // Pool finds a pool by its name.
 func (c Config) Pool(name string) (Pool, bool) {

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // A pool makes copies if it has one of the two uses of them.
@@ -11,7 +13,7 @@ func TestMakesCopies(t *testing.T) {
 		clones, snapshots string
 		want              bool
 	}{
-		{ClonesCopy, SnapshotsCopy, true}, {ClonesReflink, "", true}, {"", SnapshotsLive, true}, {"", SnapshotsSnapshot, true}, {"", SnapshotsPaused, true}, {"", "", false}, {"off", "off", false},
+		{plan.ClonesCopy, plan.SnapshotsCopy, true}, {plan.ClonesReflink, "", true}, {"", plan.SnapshotsLive, true}, {"", plan.SnapshotsSnapshot, true}, {"", plan.SnapshotsPaused, true}, {"", "", false}, {"off", "off", false},
 	} {
 		if got := (Pool{Clones: c.clones, Snapshots: c.snapshots}).MakesCopies(); got != c.want {
 			t.Errorf("clones %q, snapshots %q: %t", c.clones, c.snapshots, got)

@@ -5,18 +5,17 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // socketMax is the longest path of a socket (sun_path in unix(7)).
 const socketMax = 107
 
-// takenOver is the one CSI driver whose volumes the node service can mount in its place:
+// setCSIDrivers takes the one CSI driver whose volumes the node service can mount in its place:
 // kubevirt's, each of whose volumes is a directory of the handle's name.
-const takenOver = "kubevirt.io.hostpath-provisioner"
-
 func setCSIDrivers(c *Config, v any) (err error) {
-	c.CSIDrivers, err = provisioners(v, func(name string) error { return oneOf(name, takenOver) })
+	kubevirts := func(name string) error { return oneOf(name, plan.KubevirtCSI) }
+	c.CSIDrivers, err = provisioners(v, kubevirts)
 	return err
 }
 
@@ -50,8 +49,8 @@ func setPauseLimit(p *Pool, s string) error {
 
 // checkPaused refuses pauses for volumes whose pods cannot be known.
 func (l *loader) checkPaused(d *draft) {
-	if d.Snapshots == SnapshotsPaused && d.Source != SourceCSI && !d.broken["source"] {
-		l.refuse(l.where(d, "snapshots"), "%q is for volumes with source %q: the pods of others are not known", d.Snapshots, SourceCSI)
+	if d.Snapshots == plan.SnapshotsPaused && d.Source != plan.SourceCSI && !d.broken["source"] {
+		l.refuse(l.where(d, "snapshots"), "%q is for volumes with source %q: the pods of others are not known", d.Snapshots, plan.SourceCSI)
 	}
 }
 
@@ -92,10 +91,10 @@ func (l *loader) checkInline(d *draft) {
 	if !d.MakesInline() {
 		return
 	}
-	if d.Source != SourceCSI && !d.broken["source"] {
-		l.refuse(l.where(d, "inline_volumes"), "is for a pool with source %q", SourceCSI)
+	if d.Source != plan.SourceCSI && !d.broken["source"] {
+		l.refuse(l.where(d, "inline_volumes"), "is for a pool with source %q", plan.SourceCSI)
 	}
-	if d.Scope != ScopeNode && !d.broken["scope"] {
+	if d.Scope != plan.ScopeNode && !d.broken["scope"] {
 		l.refuse(l.where(d, "inline_volumes"), "is for a pool of one node, and the pool's scope is %q", d.Scope)
 	}
 }
@@ -108,17 +107,16 @@ func (l *loader) checkCSI(d *draft) {
 			l.refuse(l.where(d, "path"), "%q is in kubelet_root %q, which belongs to kubelet", d.Path, l.config.KubeletRoot)
 		}
 	}
-	if d.Source != SourceCSI {
+	if d.Source != plan.SourceCSI {
 		return
 	}
-	if d.Scope == ScopeEveryNode {
+	if d.Scope == plan.ScopeEveryNode {
 		l.refuse(l.where(d, "source"), "%q is not for a pool whose scope is %q", d.Source, d.Scope)
 	}
 	if n := len(l.config.KubeletRoot) + len(l.config.Provisioner) + len("/plugins_registry/-reg.sock"); n > socketMax {
 		l.refuse(l.whole("kubelet_root"), "the path of the CSI driver's socket would have %d bytes, and %d is the most", n, socketMax)
 	}
-	// As plan.DriverNamePossible, which classes are checked by.
-	if p := l.config.Provisioner; len(p) > 63 || len(validation.IsDNS1123Subdomain(p)) > 0 {
+	if p := l.config.Provisioner; !plan.DriverNamePossible(p) {
 		l.refuse(l.where(d, "source"), "%q wants a provisioner whose name a CSI driver can have, and %q has a capital letter, a slash, an underscore or more than 63 characters", d.Source, p)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // Whatever the file holds, Load returns, returns the same twice, and what it accepts keeps the
@@ -60,7 +62,7 @@ func checkConfig(t *testing.T, c Config) {
 			defaults++
 		}
 		if !path.IsAbs(p.Path) || path.Clean(p.Path) != p.Path || p.Path == "/" || !under(p.Path, p.MountPoint) ||
-			p.Scope != ScopeNode || p.Name == "" || p.UID < 0 || p.GID < 0 || p.ReservePercent < 0 || p.ReservePercent >= 100 {
+			p.Scope != plan.ScopeNode || p.Name == "" || p.UID < 0 || p.GID < 0 || p.ReservePercent < 0 || p.ReservePercent >= 100 {
 			t.Errorf("accepted: %+v", p)
 		}
 		if name, err := p.Directory.Expand(pv, "ns", "claim"); err != nil || strings.Contains(name, "/") {

@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // rootKeys and poolKeys are the keys there are, each with what checks and takes its value.
@@ -46,11 +48,11 @@ var (
 		"immutable":     choice(func(p *Pool) *string { return &p.Immutable }, ImmutableRequire, ImmutableWarn, ImmutableOff),
 		"filesystem":    text(func(p *Pool, s string) error { p.Filesystem = s; return checkFilesystem(s) }),
 		"device":        text(func(p *Pool, s string) error { p.Device = s; return checkDevice(s) }),
-		"scope":         choice(func(p *Pool) *string { return &p.Scope }, ScopeNode, ScopeShared, ScopeEveryNode),
+		"scope":         choice(func(p *Pool) *string { return &p.Scope }, plan.ScopeNode, plan.ScopeShared, plan.ScopeEveryNode),
 		"exclusive":     truth(func(p *Pool, b bool) { p.Exclusive = b }),
 		"source": text(func(p *Pool, s string) error {
 			p.Source, p.SourceSet = s, true
-			return oneOf(s, SourceHost, SourceLocal, SourceCSI)
+			return oneOf(s, plan.SourceHostPath, plan.SourceLocal, plan.SourceCSI)
 		}),
 		"mode":  text(setMode),
 		"owner": text(setOwner),
@@ -59,14 +61,15 @@ var (
 			p.Directory, err = ParsePattern(s)
 			return err
 		}),
-		"on_delete":      choice(func(p *Pool) *string { return &p.OnDelete }, DeleteRemove, DeleteArchive),
+		"on_delete":      choice(func(p *Pool) *string { return &p.OnDelete }, plan.OnDeleteDelete, plan.OnDeleteArchive),
 		"reclaim_policy": choice(func(p *Pool) *string { return &p.ReclaimPolicy }, PolicyDelete, PolicyRetain),
 		"selinux_type":   text(func(p *Pool, s string) error { p.SELinuxType = s; return checkSELinuxType(s) }),
 		"accept":         setAccept,
-		"quota":          choice(func(p *Pool) *string { return &p.Quota }, QuotaOff, QuotaProject, QuotaCeph),
-		"clones":         choice(func(p *Pool) *string { return &p.Clones }, ClonesOff, ClonesReflink, ClonesCopy),
+		"quota":          choice(func(p *Pool) *string { return &p.Quota }, plan.QuotaOff, plan.QuotaProject, plan.QuotaCeph),
+		"clones":         choice(func(p *Pool) *string { return &p.Clones }, plan.ClonesOff, plan.ClonesReflink, plan.ClonesCopy),
 		"snapshots": choice(func(p *Pool) *string { return &p.Snapshots },
-			SnapshotsOff, SnapshotsLive, SnapshotsPaused, SnapshotsSnapshot, SnapshotsCopy),
+			plan.SnapshotsOff, plan.SnapshotsLive, plan.SnapshotsPaused, plan.SnapshotsSnapshot,
+			plan.SnapshotsCopy),
 		"pause_limit":             text(setPauseLimit),
 		"inline_volumes":          text(setInlineVolumes),
 		"quota_ids":               setQuotaIDs,

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
 )
 
@@ -69,8 +70,9 @@ func TestEveryKey(t *testing.T) {
 	}
 	bulk := DefaultPool("bulk")
 	bulk.Path, bulk.MountPoint, bulk.RequireMount, bulk.ReservePercent = "/srv/bulk", "/srv/bulk", false, 2.5
-	bulk.Clones, bulk.Snapshots, bulk.PauseLimit = ClonesCopy, SnapshotsCopy, 1500*time.Millisecond
-	bulk.Quota, bulk.QuotaFirst, bulk.QuotaLast, bulk.InodesPerGiB = QuotaProject, 2000000000, 2000000999, 65536
+	bulk.Clones, bulk.Snapshots = plan.ClonesCopy, plan.SnapshotsCopy
+	bulk.PauseLimit = 1500 * time.Millisecond
+	bulk.Quota, bulk.QuotaFirst, bulk.QuotaLast, bulk.InodesPerGiB = plan.QuotaProject, 2000000000, 2000000999, 65536
 	bulk.Set = "bulk"
 	ofBulk := bulk
 	ofBulk.Name, ofBulk.Path, ofBulk.MountPoint = "bulk-b", "/mnt/b", "/mnt/b"
@@ -92,7 +94,7 @@ func TestEveryKey(t *testing.T) {
 			Immutable: "warn", Filesystem: "ext4", Device: "UUID=0a1b2c3d-1111-2222-3333-444455556666",
 			Scope: "node", Exclusive: true, Source: "local", SourceSet: true, Mode: 0o770 | fs.ModeSetgid, Owner: "root", Group: "1000", GID: 1000,
 			Directory: Pattern{"{{.Namespace}}-{{.Claim}}-{{.PV}}"}, OnDelete: "archive", SELinuxType: "svirt_file_t",
-			ReclaimPolicy: "Retain", Accept: "LaxMount", Clones: ClonesOff, Snapshots: SnapshotsOff, PauseLimit: 5 * time.Second, Quota: QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
+			ReclaimPolicy: "Retain", Accept: "LaxMount", Clones: plan.ClonesOff, Snapshots: plan.SnapshotsOff, PauseLimit: 5 * time.Second, Quota: plan.QuotaCeph, QuotaFirst: QuotaFirst, QuotaLast: QuotaLast, ReserveBytes: 10 << 30, Overcommit: 1.5, Default: true,
 		}},
 		Warnings: []string{
 			"testdata/full/config.toml:41: pool.bulk.require_mount: false: /srv/bulk may be a plain directory on the host's own filesystem, which volumes can fill",

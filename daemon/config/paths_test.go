@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // A table of several paths is a pool for each, with the table's settings.
@@ -77,10 +79,10 @@ func TestPathsRefused(t *testing.T) {
 
 // Volumes have source local by default where they are one node's.
 func TestDefaultSource(t *testing.T) {
-	for scope, want := range map[string]string{ScopeNode: SourceLocal, ScopeShared: SourceHost, ScopeEveryNode: SourceHost} {
+	for scope, want := range map[string]string{plan.ScopeNode: plan.SourceLocal, plan.ScopeShared: plan.SourceHostPath, plan.ScopeEveryNode: plan.SourceHostPath} {
 		p := load(t, minimal+"scope='"+scope+"'\n").Pools[0]
 		said := load(t, minimal+"scope='"+scope+"'\nsource='hostPath'\n").Pools[0]
-		if p.Source != want || p.SourceSet || said.Source != SourceHost || !said.SourceSet {
+		if p.Source != want || p.SourceSet || said.Source != plan.SourceHostPath || !said.SourceSet {
 			t.Errorf("%s: %s, %t, %s, %t", scope, p.Source, p.SourceSet, said.Source, said.SourceSet)
 		}
 	}

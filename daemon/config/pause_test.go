@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // csiPool is minimal with a source whose pods are known.
@@ -12,10 +14,10 @@ const csiPool = "provisioner = 'hostpath.example'\n" + minimal + "source = 'csi'
 // One kind of snapshots stops pods, and only with the source csi.
 func TestPauses(t *testing.T) {
 	for snapshots, pauses := range map[string]bool{
-		SnapshotsOff: false, SnapshotsLive: false, SnapshotsPaused: true, SnapshotsSnapshot: false, SnapshotsCopy: false,
+		plan.SnapshotsOff: false, plan.SnapshotsLive: false, plan.SnapshotsPaused: true, plan.SnapshotsSnapshot: false, plan.SnapshotsCopy: false,
 	} {
 		p := load(t, csiPool+"snapshots = '"+snapshots+"'\n").Pools[0]
-		if p.Pauses() != pauses || p.TakesSnapshots() != (snapshots != SnapshotsOff) || p.PauseLimit != 5*time.Second {
+		if p.Pauses() != pauses || p.TakesSnapshots() != (snapshots != plan.SnapshotsOff) || p.PauseLimit != 5*time.Second {
 			t.Errorf("%s: pauses %t, takes snapshots %t, limit %s", snapshots, p.Pauses(), p.TakesSnapshots(), p.PauseLimit)
 		}
 	}

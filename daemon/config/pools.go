@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // finishPool fills in what follows from other keys and checks the pool as a whole.
@@ -24,26 +26,26 @@ func (l *loader) finishPool(d *draft) {
 	case d.Path != "" && !under(d.Path, d.MountPoint):
 		l.refuse(l.where(d, "path"), "%q is not at or below mount_point %q", d.Path, d.MountPoint)
 	}
-	if d.Scope != ScopeNode && !d.SourceSet {
-		d.Source = SourceHost
+	if d.Scope != plan.ScopeNode && !d.SourceSet {
+		d.Source = plan.SourceHostPath
 	}
-	if d.Scope != ScopeNode && d.Source == SourceLocal {
+	if d.Scope != plan.ScopeNode && d.Source == plan.SourceLocal {
 		l.refuse(l.where(d, "source"), "%q volumes are one node's, and the pool's scope is %q", d.Source, d.Scope)
 	}
 	l.checkSet(d)
 	l.checkCSI(d)
 	l.finishQuota(d)
-	if d.Scope != ScopeNode && d.MakesClones() {
+	if d.Scope != plan.ScopeNode && d.MakesClones() {
 		l.refuse(l.where(d, "clones"), "%q is for volumes of one node, and the pool's scope is %q", d.Clones, d.Scope)
 	}
-	if d.Scope != ScopeNode && d.TakesSnapshots() {
+	if d.Scope != plan.ScopeNode && d.TakesSnapshots() {
 		l.refuse(l.where(d, "snapshots"), "%q is for volumes of one node, and the pool's scope is %q", d.Snapshots, d.Scope)
 	}
 	l.checkPaused(d)
 	l.checkInline(d)
 	l.warnMode(d)
 	l.warnReserve(d)
-	if d.Scope != ScopeNode && d.Exclusive {
+	if d.Scope != plan.ScopeNode && d.Exclusive {
 		l.warn(l.where(d, "exclusive"), "means nothing while the pool's scope is %q", d.Scope)
 	}
 	if !d.RequireMount && !d.Accepts(plainDirectory) {
@@ -192,7 +194,7 @@ func (l *loader) refuseAlone(d *draft, keys ...string) {
 
 // checkSet refuses several paths where another node's claims are served, too.
 func (l *loader) checkSet(d *draft) {
-	if d.Set != "" && d.Scope != ScopeNode && !d.broken["scope"] {
+	if d.Set != "" && d.Scope != plan.ScopeNode && !d.broken["scope"] {
 		s, _ := l.set[setting{path: []string{"pool", d.Set, "paths"}}.key()]
 		l.refuse(s, "are for a pool of one node, and the pool's scope is %q", d.Scope)
 	}

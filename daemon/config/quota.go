@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
 )
 
@@ -49,13 +50,13 @@ func number[T any](most int64, take func(*T, int64)) func(*T, any) error {
 // finishQuota checks the keys of quotas together.
 func (l *loader) finishQuota(d *draft) {
 	switch {
-	case d.Scope == ScopeEveryNode && d.Quota == QuotaCeph:
+	case d.Scope == plan.ScopeEveryNode && d.Quota == plan.QuotaCeph:
 		l.refuse(l.where(d, "quota"), "a volume of scope %q has a directory on each node, of which this would limit one", d.Scope)
-	case d.Scope == ScopeShared && d.Quota == QuotaProject:
+	case d.Scope == plan.ScopeShared && d.Quota == plan.QuotaProject:
 		l.refuse(l.where(d, "quota"), "%q is for filesystems of one node, and the pool's scope is %q", d.Quota, d.Scope)
 	}
 	for _, key := range []string{"quota_ids", "inodes_per_gib"} {
-		if _, said := l.set[l.where(d, key).key()]; said && d.Quota != QuotaProject {
+		if _, said := l.set[l.where(d, key).key()]; said && d.Quota != plan.QuotaProject {
 			l.warn(l.where(d, key), "means nothing while quota is %q", d.Quota)
 		}
 	}

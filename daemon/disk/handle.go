@@ -78,6 +78,12 @@ func (h Handle) do(work func(s Storage) error) error {
 	return err
 }
 
+// on does a piece of work on one volume.
+func (h Handle) on(pv string,
+	work func(s Storage, ctx context.Context, id mounts.Identity, pv string) error) error {
+	return h.do(func(s Storage) error { return work(s, h.ctx, h.id, pv) })
+}
+
 // Create makes a volume, with the pool's label. It waits while too many are being made. The error
 // is a *capacity.FullError, and nothing was made, if what the pool has left is less than the volume
 // is promised.
@@ -112,9 +118,7 @@ func (h Handle) Undo(pv string) error {
 }
 
 // Published notes in the record that the volume has its object.
-func (h Handle) Published(pv string) error {
-	return h.do(func(s Storage) error { return s.Published(h.ctx, h.id, pv) })
-}
+func (h Handle) Published(pv string) error { return h.on(pv, Storage.Published) }
 
 // Resize makes a volume one of this many bytes, in its record and in its limit if it has one. The
 // error is a *capacity.FullError, and nothing was changed, if the pool has less left than is needed
@@ -155,9 +159,7 @@ func (h Handle) Sample(pv string) (usage.Sample, error) {
 }
 
 // Trash moves a volume to the trash.
-func (h Handle) Trash(pv string) error {
-	return h.do(func(s Storage) error { return s.Trash(h.ctx, h.id, pv) })
-}
+func (h Handle) Trash(pv string) error { return h.on(pv, Storage.Trash) }
 
 // PutBack undoes Trash and Archive, as long as nothing was discarded.
 func (h Handle) PutBack(pv, claimUID string) error {
@@ -166,19 +168,13 @@ func (h Handle) PutBack(pv, claimUID string) error {
 
 // Discard notes that the files of a volume in the trash may go, because its object went by the
 // daemon's hand.
-func (h Handle) Discard(pv string) error {
-	return h.do(func(s Storage) error { return s.Discard(h.ctx, h.id, pv) })
-}
+func (h Handle) Discard(pv string) error { return h.on(pv, Storage.Discard) }
 
 // Archive moves a volume and its record to the archive.
-func (h Handle) Archive(pv string) error {
-	return h.do(func(s Storage) error { return s.Archive(h.ctx, h.id, pv) })
-}
+func (h Handle) Archive(pv string) error { return h.on(pv, Storage.Archive) }
 
 // Retain notes in the record that the data is kept without an object.
-func (h Handle) Retain(pv string) error {
-	return h.do(func(s Storage) error { return s.Retain(h.ctx, h.id, pv) })
-}
+func (h Handle) Retain(pv string) error { return h.on(pv, Storage.Retain) }
 
 // Hold notes in the record whether the volume's object has our finalizer.
 func (h Handle) Hold(pv string, held bool) error {

@@ -13,6 +13,7 @@ package openat
 import (
 	"errors"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,6 +48,17 @@ func Retry(call func() error) error {
 			return err
 		}
 	}
+}
+
+// Ioctl makes a request (ioctl(2)) of an open file, with what the argument points to.
+func Ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
+	return Retry(func() error {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument))
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	})
 }
 
 // Leases waits for leases (F_SETLEASE), which file servers have on what their clients work with.

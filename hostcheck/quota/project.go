@@ -3,8 +3,6 @@ package quota
 import (
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
@@ -27,13 +25,7 @@ const (
 )
 
 func (x *fsxattr) call(fd int, request uintptr) error {
-	return openat.Retry(func() error {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(x)))
-		if errno != 0 {
-			return errno
-		}
-		return nil
-	})
+	return openat.Ioctl(fd, request, unsafe.Pointer(x))
 }
 
 // ProjectOf returns a file's project; the zero one where the filesystem has no projects.

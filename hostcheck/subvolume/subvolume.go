@@ -19,7 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// Requests of ioctl(2), as they are passed.
+// Requests of openat.Ioctl(2), as they are passed.
 const (
 	RequestCreate   = 0x50009418 // BTRFS_IOC_SUBVOL_CREATE_V2: struct btrfs_ioctl_vol_args_v2
 	RequestSnapshot = 0x50009417 // BTRFS_IOC_SNAP_CREATE_V2: the same
@@ -53,16 +53,6 @@ type nested struct {
 	refs [listed]struct{ tree, directory uint64 }
 	n    uint8
 	_    [7]byte
-}
-
-func ioctl(fd int, request uintptr, argument unsafe.Pointer) error {
-	return openat.Retry(func() error {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(argument))
-		if errno != 0 {
-			return errno
-		}
-		return nil
-	})
 }
 
 // Is reports whether an open directory is the top of a subvolume.
@@ -104,14 +94,14 @@ func create(dir int, request uintptr, name string, of int64) error {
 	}
 	a := arguments{fd: of}
 	copy(a.name[:], name)
-	return ioctl(dir, request, unsafe.Pointer(&a))
+	return openat.Ioctl(dir, request, unsafe.Pointer(&a))
 }
 
 // Nested returns how many subvolumes lie in an open one, and in no other one inside it; 255 are as
 // many as more.
 func Nested(fd int) (int, error) {
 	var list nested
-	err := ioctl(fd, RequestNested, unsafe.Pointer(&list))
+	err := openat.Ioctl(fd, RequestNested, unsafe.Pointer(&list))
 	if errors.Is(err, unix.EOVERFLOW) {
 		return listed, nil
 	}
@@ -122,9 +112,9 @@ func Nested(fd int) (int, error) {
 // What is open is the top of a subvolume; nothing is done to other directories.
 func MakeWritable(fd int) (cleared bool) {
 	var flags uint64
-	if err := ioctl(fd, RequestGetFlags, unsafe.Pointer(&flags)); err != nil || flags&readOnly == 0 {
+	if err := openat.Ioctl(fd, RequestGetFlags, unsafe.Pointer(&flags)); err != nil || flags&readOnly == 0 {
 		return false
 	}
 	flags &^= readOnly
-	return ioctl(fd, RequestSetFlags, unsafe.Pointer(&flags)) == nil
+	return openat.Ioctl(fd, RequestSetFlags, unsafe.Pointer(&flags)) == nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -235,7 +236,7 @@ func TestMakeWritable(t *testing.T) {
 		t.Error("it was not read-only")
 	}
 	flags := uint64(readOnly)
-	must(t, ioctl(one, RequestSetFlags, unsafe.Pointer(&flags)), Snapshot(top, "snapshot", one))
+	must(t, openat.Ioctl(one, RequestSetFlags, unsafe.Pointer(&flags)), Snapshot(top, "snapshot", one))
 	if err := write(at, "one/file"); !errors.Is(err, unix.EROFS) {
 		t.Errorf("written to a read-only one: %v", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/unpublish"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
@@ -30,11 +29,11 @@ import (
 // error.
 type API interface {
 	unpublish.API
+	unpublish.Claims
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	EachPod(ctx context.Context, namespace, fields string, visit func(*corev1.Pod)) error
 	EachContent(ctx context.Context, visit func(*snapshotapi.Content)) error
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
-	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	// CheckVolume reports whether the server would take an object, whatever has its name.
 	CheckVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 	// CreateVolume returns the object that has the name already, if there is one.
@@ -77,9 +76,6 @@ type Row struct {
 	Message string      `json:"message,omitempty"`
 }
 
-// tries is how often one volume is decided on while others write to its object.
-const tries = 5
-
 // Run has everything follow that the pool has. Rows are sorted by name. The error is one that kept
 // it from looking; what one volume met stands in its row.
 func Run(ctx context.Context, o Options) (rows []Row, err error) {
@@ -100,17 +96,15 @@ func Run(ctx context.Context, o Options) (rows []Row, err error) {
 }
 
 // volumeNow is volume, while others write to its object.
-func (s *survey) volumeNow(ctx context.Context, name string) Row {
-	for try := 1; ; try++ {
-		row, err := s.volume(ctx, name)
-		if apierrors.IsConflict(err) && try < tries && ctx.Err() == nil {
-			continue
-		}
-		if err != nil {
-			row.Action, row.Message = plan.Refuse, err.Error()
-		}
-		return row
+func (s *survey) volumeNow(ctx context.Context, name string) (row Row) {
+	err := unpublish.Again(ctx, func() (err error) {
+		row, err = s.volume(ctx, name)
+		return err
+	})
+	if err != nil {
+		row.Action, row.Message = plan.Refuse, err.Error()
 	}
+	return row
 }
 
 // survey is what is known before the first volume is decided on.

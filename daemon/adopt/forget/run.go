@@ -43,7 +43,7 @@ func (s *Survey) Run(ctx context.Context) (d Done, err error) {
 	}
 	errs = append(errs, s.mark(ctx, &d))
 	for _, v := range s.volumes {
-		errs = append(errs, s.again(func() error { return s.volume(ctx, v.Name, &d) }))
+		errs = append(errs, unpublish.Again(ctx, func() error { return s.volume(ctx, v.Name, &d) }))
 	}
 	errs = append(errs, s.claims(ctx, &d))
 	for _, name := range s.Leases {
@@ -54,19 +54,6 @@ func (s *Survey) Run(ctx context.Context) (d Done, err error) {
 	}
 	errs = append(errs, s.Withdraw(ctx))
 	return d, errors.Join(errs...)
-}
-
-// tries is how often an object is decided on while others write to it.
-const tries = 5
-
-// again tries once more what met a conflict: the objects are read anew.
-func (s *Survey) again(do func() error) (err error) {
-	for range tries {
-		if err = do(); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
-	return err
 }
 
 // content removes a content. Its VolumeSnapshot stays, and is told.
@@ -80,7 +67,7 @@ func (s *Survey) content(ctx context.Context, c *snapshotapi.Content, d *Done) e
 			return err
 		}
 	}
-	return s.again(func() error {
+	return unpublish.Again(ctx, func() error {
 		now, err := s.API.GetContent(ctx, c.Name)
 		switch {
 		case err != nil:
@@ -100,7 +87,7 @@ func (s *Survey) content(ctx context.Context, c *snapshotapi.Content, d *Done) e
 func (s *Survey) mark(ctx context.Context, d *Done) error {
 	var errs []error
 	for _, v := range s.volumes {
-		errs = append(errs, s.again(func() error { return s.markOne(ctx, v, d) }))
+		errs = append(errs, unpublish.Again(ctx, func() error { return s.markOne(ctx, v, d) }))
 	}
 	return errors.Join(errs...)
 }
@@ -156,7 +143,7 @@ func (s *Survey) claims(ctx context.Context, d *Done) error {
 	errs := []error{err}
 	for _, c := range marked {
 		if s.Claims || c.DeletionTimestamp != nil {
-			errs = append(errs, s.again(func() error {
+			errs = append(errs, unpublish.Again(ctx, func() error {
 				return s.claim(ctx, c.Namespace, c.Name, d)
 			}))
 		}

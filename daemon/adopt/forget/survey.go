@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/unpublish"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -21,15 +22,11 @@ import (
 // API is the part of Kubernetes that is used. An object that does not exist is nil without an
 // error. What is deleted has the UID that is given, or nothing is; it is no error if it is gone.
 type API interface {
+	unpublish.API
+	unpublish.Claims
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
-	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
-	// DeleteVolume and PatchVolume change an object only if it is as given: a conflict otherwise.
-	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	PatchVolume(ctx context.Context, pv *corev1.PersistentVolume,
-		m plan.MetadataPatch) (*corev1.PersistentVolume, error)
 	EachClaim(ctx context.Context, visit func(*corev1.PersistentVolumeClaim)) error
-	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	// MarkClaim writes an annotation and the finalizers, if the claim is as given.
 	MarkClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, key string, value *string,
 		finalizers []string) (*corev1.PersistentVolumeClaim, error)

@@ -75,9 +75,6 @@ type Pool struct {
 	presence.Pool
 }
 
-// Well reports whether a pool needs nobody, as far as its daemon told.
-func (p Pool) Well() bool { return p.State == presence.PoolOpen && p.Lost == 0 }
-
 // Volume is one PersistentVolume.
 type Volume struct {
 	Name       string    `json:"name"`

@@ -33,6 +33,17 @@ type Claims interface {
 	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 }
 
+// Again does once more what met a conflict, some times while others write to the object: it reads
+// that anew.
+func Again(ctx context.Context, do func() error) (err error) {
+	for range 5 {
+		if err = do(); !apierrors.IsConflict(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
 // Claim is the claim that a volume is bound to, by the UID in its claimRef, nil if there is none.
 func Claim(ctx context.Context, api Claims,
 	ref *corev1.ObjectReference) (*corev1.PersistentVolumeClaim, error) {

@@ -120,21 +120,14 @@ func likeNocow(from, to int) bool {
 // copyData copies a file's data up to the size that it had, without its holes.
 func (c *copier) copyData(from, to int, st unix.Stat_t) error {
 	for at := int64(0); at < st.Size; {
-		data, err := unix.Seek(from, at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) || err == nil && data >= st.Size {
-			break // the rest is a hole
+		data, hole, err := dataAfter(from, at, st.Size)
+		if errors.Is(err, ErrWritten) || err == nil && data == hole {
+			break // it was cut off meanwhile, or the rest is a hole
 		}
 		if err != nil {
-			return fmt.Errorf("looking for its data: %w", err)
+			return err
 		}
-		hole, err := unix.Seek(from, data, unix.SEEK_HOLE)
-		if err != nil && !errors.Is(err, unix.ENXIO) {
-			return fmt.Errorf("looking for its holes: %w", err)
-		}
-		if err != nil || hole <= data { // it was cut off meanwhile
-			break
-		}
-		if at, err = c.copyRange(from, to, data, min(hole, st.Size)); err != nil {
+		if at, err = c.copyRange(from, to, data, hole); err != nil {
 			return err
 		}
 	}

@@ -74,8 +74,12 @@ func (l *linkStore) replace(key string, dir int, name string) error {
 // open has it use a directory that is there, and which stays.
 func (l *linkStore) open(name string) (err error) {
 	l.stays = true
-	l.dir, err = openat.Open(l.top, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0,
-		openat.Beneath)
+	return l.enter(name)
+}
+
+func (l *linkStore) enter(name string) (err error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW
+	l.dir, err = openat.Open(l.top, name, flags, 0, openat.Beneath)
 	return err
 }
 
@@ -111,11 +115,7 @@ func Emptied(ctx context.Context, top int, store string) error {
 		if e.Depth() == 1 && e.Name == store {
 			return nil, nil
 		}
-		err := unix.Unlinkat(e.Dir, e.Name, 0)
-		if !errors.Is(err, unix.EISDIR) {
-			return nil, err
-		}
-		return sweepDirectory, nil
+		return unlink(e)
 	})
 }
 
@@ -124,11 +124,7 @@ func (l *linkStore) make() error {
 	if err := unix.Mkdirat(l.top, l.name, 0o700); err != nil {
 		return err
 	}
-	fd, err := openat.Open(l.top, l.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0, openat.Beneath)
-	if err == nil {
-		l.dir = fd
-	}
-	return err
+	return l.enter(l.name)
 }
 
 // remove removes the directory and the names in it.

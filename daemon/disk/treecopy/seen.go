@@ -157,11 +157,7 @@ func (s *Seen) Clear(ctx context.Context, top int, step func() error) error {
 		if err := step(); err != nil {
 			return nil, err
 		}
-		err := unix.Unlinkat(e.Dir, e.Name, 0)
-		if !errors.Is(err, unix.EISDIR) {
-			return nil, err
-		}
-		return sweepDirectory, nil
+		return unlink(e)
 	})
 	if err != nil {
 		return fmt.Errorf("removing what was copied again: %w", err)
@@ -176,6 +172,15 @@ func (s *Seen) closeAside() {
 		unix.Close(s.dir)
 		s.dir = -1
 	}
+}
+
+// unlink removes an entry of a walk: a directory when all that is in it was removed.
+func unlink(e tree.Entry) (tree.Leave, error) {
+	err := unix.Unlinkat(e.Dir, e.Name, 0)
+	if !errors.Is(err, unix.EISDIR) {
+		return nil, err
+	}
+	return sweepDirectory, nil
 }
 
 func sweepDirectory(e tree.Entry, _ int, err error) (again bool, stop error) {

@@ -247,7 +247,7 @@ func (w *writer) data(from int, st unix.Stat_t) error {
 }
 
 // dataAfter is where the next data of a file begins and ends; both are the file's end if there is
-// none.
+// none. It is ErrWritten for a file that was cut off meanwhile.
 func dataAfter(fd int, at, size int64) (data, hole int64, err error) {
 	data, err = unix.Seek(fd, at, unix.SEEK_DATA)
 	if errors.Is(err, unix.ENXIO) || err == nil && data >= size {

@@ -98,14 +98,12 @@ func (s *session) adoptRecord(r record.Record) error {
 // it is, without a limit: foreign from then on. Without a record there is nothing to do.
 func (p *Pool) Forget(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		r, place, err := s.find(pv)
+		r, err := s.inPool(pv)
 		switch {
 		case errors.Is(err, ErrNotRecorded):
 			return nil
 		case err != nil:
 			return err
-		case place != record.InPool:
-			return wrongPlace(place)
 		}
 		return s.dropRecord(r, true)
 	})

@@ -17,11 +17,10 @@ import (
 
 // Applied says what was done to give a volume that has files a limit.
 type Applied struct {
-	Seen    int // entries, with the volume's own directory
-	Changed int // of them, those that got the volume's project
-	Special int // links, FIFOs, sockets and devices, which can have no project and take no space but an inode
-	Mounts  int // places where something is mounted, which were not entered
-	Rest        // what could not be changed
+	Visited
+	// Special are links, FIFOs, sockets and devices, which can have no project and take no space but
+	// an inode.
+	Special int
 }
 
 // Errors of Apply.
@@ -120,12 +119,10 @@ func (s *session) nameProject(ctx context.Context, pv string) (r record.Record, 
 		return r, err
 	}
 	defer s.admit()
-	r, place, err := s.find(pv)
+	r, err = s.inPool(pv)
 	switch {
 	case err != nil:
 		return r, err
-	case place != record.InPool:
-		return r, wrongPlace(place)
 	case max(r.Requested, r.Promised) <= 0:
 		return r, ErrNoSize
 	case r.ProjectID != 0:
@@ -176,20 +173,24 @@ func (w *projector) visit(at tree.Entry) (tree.Leave, error) {
 	w.done.Seen++
 	w.work.Add(1, 0)
 	fd, err := w.leases.Open(w.ctx.Err, func() (int, error) { return openPlain(at.Dir, at.Name) })
+	if errors.Is(err, errNotAFile) {
+		w.done.Special++
+		return nil, w.ctx.Err()
+	}
 	if err != nil {
-		w.skip(at.Path, err)
+		w.done.skip(at.Path, err)
 		return nil, w.ctx.Err()
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		w.skip(at.Path, err)
+		w.done.skip(at.Path, err)
 		return nil, nil
 	}
 	directory := st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if want := (quota.Project{ID: w.project, Inherits: directory}); quota.ProjectOf(fd) != want {
 		if err := quota.SetProject(fd, want); err != nil {
-			w.skip(at.Path, err)
+			w.done.skip(at.Path, err)
 			return nil, nil
 		}
 		w.done.Changed++
@@ -197,26 +198,5 @@ func (w *projector) visit(at tree.Entry) (tree.Leave, error) {
 	if !directory {
 		return nil, nil
 	}
-	return w.leave, nil
-}
-
-// leave counts a directory that was not walked to its end, unless its owner replaced it meanwhile.
-func (w *projector) leave(at tree.Entry, _ int, err error) (again bool, stop error) {
-	if err != nil && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
-		w.skip(at.Path, err)
-	}
-	return false, nil
-}
-
-// skip counts what got no project, unless it was removed meanwhile.
-func (w *projector) skip(path func() string, err error) {
-	switch {
-	case errors.Is(err, unix.ENOENT):
-	case errors.Is(err, errNotAFile):
-		w.done.Special++
-	case errors.Is(err, unix.EXDEV):
-		w.done.Mounts++
-	default:
-		w.done.add(path, err)
-	}
+	return w.done.leave, nil
 }

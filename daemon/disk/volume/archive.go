@@ -203,9 +203,6 @@ func (s *session) findArchived(pv, claimUID string) (found archivedVolume, err e
 // too; ErrNotRecorded if there is none.
 func (p *Pool) LookupArchived(ctx context.Context, id mounts.Identity, pv, claimUID string) (r record.Record, err error) {
 	err = p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(archiveDir); err != nil {
-			return err
-		}
 		found, err := s.findArchived(pv, claimUID)
 		r = found.Record
 		return err

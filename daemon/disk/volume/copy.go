@@ -121,25 +121,25 @@ func (s *session) stageCopy(spec Spec) (dir int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	staged := false
-	defer func() {
-		if !staged {
-			unix.Close(dir)
-		}
-	}()
-	s.pool.crashPoint("staging made")
-	for _, step := range []func() error{
-		func() error { return s.hold(dir, spec) },
-		func() error { return s.project(dir, spec.Record) },
-		func() error { return s.limitCopy(dir, spec) },
-		func() error { return s.recordCopy(record, spec.PV) },
-	} {
+	return dir, closing(dir, func() error {
+		s.pool.crashPoint("staging made")
+		return inOrder(
+			func() error { return s.hold(dir, spec) },
+			func() error { return s.project(dir, spec.Record) },
+			func() error { return s.limitCopy(dir, spec) },
+			func() error { return s.recordCopy(record, spec.PV) },
+		)
+	})
+}
+
+// inOrder takes one step after the other, until one returns an error.
+func inOrder(steps ...func() error) error {
+	for _, step := range steps {
 		if err := step(); err != nil {
-			return -1, err
+			return err
 		}
 	}
-	staged = true
-	return dir, nil
+	return nil
 }
 
 // closeOpen closes a descriptor, unless it is -1.
@@ -151,16 +151,11 @@ func closeOpen(fd int) {
 
 // recordCopy gives the record of a copy its name, durably.
 func (s *session) recordCopy(record int, pv string) error {
-	for _, step := range []func() error{
+	return inOrder(
 		func() error { return wrap("fsync of the record", fsync(record)) },
 		func() error { return s.nameRecord(pv) },
 		func() error { return s.durable("record durable", volumesDir, stagingDir) },
-	} {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
+	)
 }
 
 // openSource opens the volume or the snapshot that is copied.

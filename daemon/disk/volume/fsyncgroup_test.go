@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -17,7 +18,7 @@ import (
 func TestFsyncGroup(t *testing.T) {
 	const callers = 20
 	first, calls := make(chan struct{}), atomic.Int32{}
-	g := fsyncGroup{dirs: map[fsyncKey]*shared{}}
+	g := fsyncGroup{next: map[fsyncKey]*turn{}}
 	g.sync = func(int) error {
 		if calls.Add(1) == 1 {
 			<-first
@@ -29,13 +30,13 @@ func TestFsyncGroup(t *testing.T) {
 	var wait sync.WaitGroup
 	errs := make([]error, callers)
 	wait.Go(func() { errs[0] = g.do(key, 1) })
-	for busy(&g, key) == 0 {
+	for calls.Load() == 0 {
 		runtime.Gosched()
 	}
 	for i := 1; i < callers; i++ {
 		wait.Go(func() { errs[i] = g.do(key, 1) })
 	}
-	for busy(&g, key) < callers {
+	for waiting(&g, key) < callers-1 {
 		runtime.Gosched()
 	}
 	if err := g.do(fsyncKey{mounts.Identity{Inode: 2}, "volumes"}, 2); !errors.Is(err, unix.EIO) || calls.Load() != 2 {
@@ -48,22 +49,17 @@ func TestFsyncGroup(t *testing.T) {
 			t.Errorf("caller %d: %v", i, err)
 		}
 	}
-	if calls.Load() != 3 || len(g.dirs) != 0 {
-		t.Errorf("%d fsyncs, want 3; %d groups left", calls.Load(), len(g.dirs))
+	if calls.Load() != 3 || len(g.next) != 0 || g.turns.Users(fmt.Sprint(key)) != 0 {
+		t.Errorf("%d fsyncs, want 3; %d groups left", calls.Load(), len(g.next))
 	}
 }
 
-// busy counts the callers of a key that are inside.
-func busy(g *fsyncGroup, key fsyncKey) int {
+// waiting counts the callers of a key that share the next fsync.
+func waiting(g *fsyncGroup, key fsyncKey) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.dirs[key]
-	switch {
-	case s == nil:
-		return 0
-	case s.next == nil:
-		return 1
-	default:
-		return 1 + s.next.users
+	if t := g.next[key]; t != nil {
+		return t.users
 	}
+	return 0
 }

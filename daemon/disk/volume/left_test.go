@@ -13,7 +13,7 @@ func TestLeftPathsAreBounded(t *testing.T) {
 	path := func() string { return "first\n" + strings.Repeat("\x1b[31m/deep", 10_000) + "/last\xff" }
 	for name, err := range map[string]func(Rest) error{
 		"purge":   func(r Rest) error { return Purged{Rest: r}.err() },
-		"relabel": func(r Rest) error { return Relabelled{Rest: r}.Err() },
+		"relabel": func(r Rest) error { return Relabelled{Visited{Rest: r}}.Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var rest Rest

@@ -51,12 +51,10 @@ func (inv Inventory) Promised() (sum uint64) {
 
 // List reads the whole pool. Calls that are under way can show in it half done, but a volume never
 // shows as foreign.
-func (p *Pool) List(ctx context.Context, id mounts.Identity) (all Inventory, err error) {
-	err = p.with(ctx, id, "reading the records", func(s *session) (err error) {
-		all, err = s.list(ctx)
-		return err
+func (p *Pool) List(ctx context.Context, id mounts.Identity) (Inventory, error) {
+	return of(ctx, p, id, "reading the records", func(s *session) (Inventory, error) {
+		return s.list(ctx)
 	})
-	return all, err
 }
 
 func (s *session) list(ctx context.Context) (inv Inventory, err error) {
@@ -71,23 +69,21 @@ func (s *session) list(ctx context.Context) (inv Inventory, err error) {
 		if err = s.records(ctx, &inv, c); err != nil {
 			return inv, err
 		}
-	} else if c.root, err = s.names(""); err != nil {
+	} else if c[""], err = s.names(""); err != nil {
 		return inv, err
 	}
 	inv.Foreign, err = s.foreign(c, inv)
 	return inv, err
 }
 
-// census is the names in each directory, read in the order in which a volume moves through them, so
-// that one that moves meanwhile is seen at least once.
-type census struct{ staging, root, trash, archive, volumes map[string]bool }
+// census is the names in each of our directories and in the pool (""), read in the order in which a
+// volume moves through them, so that one that moves meanwhile is seen at least once.
+type census map[string]map[string]bool
 
 func (s *session) census() (c census, err error) {
-	for _, d := range []struct {
-		name string
-		into *map[string]bool
-	}{{stagingDir, &c.staging}, {"", &c.root}, {trashDir, &c.trash}, {archiveDir, &c.archive}, {volumesDir, &c.volumes}} {
-		if *d.into, err = s.names(d.name); err != nil {
+	c = census{}
+	for _, dir := range []string{stagingDir, "", trashDir, archiveDir, volumesDir} {
+		if c[dir], err = s.names(dir); err != nil {
 			return c, err
 		}
 	}
@@ -117,28 +113,14 @@ func (s *session) names(name string) (map[string]bool, error) {
 }
 
 // locate is session.locate by name, for all volumes at once.
-func (c census) locate(r record.Record) (record.Place, string) {
-	archived := func(name string) (bool, error) { return c.archive[name], nil }
-	half, _ := halfArchived(r.PV, archived)
-	switch {
-	case c.staging[r.PV]:
-		return record.InStaging, r.PV
-	case c.trash[r.PV]:
-		return record.InTrash, r.PV
-	case c.trash[r.PV+emptyingSuffix]:
-		return record.Emptying, r.PV + emptyingSuffix
-	case half != "":
-		return record.InArchive, half
-	case c.root[r.Directory]:
-		return record.InPool, r.Directory
-	default:
-		return record.Nowhere, ""
-	}
+func (c census) locate(r record.Record) (place record.Place, name string) {
+	place, name, _ = locate(r, func(dir, name string) (bool, error) { return c[dir][name], nil })
+	return place, name
 }
 
 func (s *session) records(ctx context.Context, inv *Inventory, c census) error {
 	claimed := map[Leftover]bool{}
-	for _, pv := range recordNames(c.volumes) {
+	for _, pv := range recordNames(c[volumesDir]) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -160,12 +142,12 @@ func (s *session) records(ctx context.Context, inv *Inventory, c census) error {
 			claimed[l] = true
 		}
 	}
-	s.archived(inv, c.archive, claimed)
+	s.archived(inv, c[archiveDir], claimed)
 	for _, at := range []struct {
 		place record.Place
-		names map[string]bool
-	}{{record.InStaging, c.staging}, {record.InTrash, c.trash}, {record.InArchive, c.archive}} {
-		for _, name := range sorted(at.names) {
+		dir   string
+	}{{record.InStaging, stagingDir}, {record.InTrash, trashDir}, {record.InArchive, archiveDir}} {
+		for _, name := range sorted(c[at.dir]) {
 			if l := (Leftover{at.place, name}); !claimed[l] {
 				inv.Leftovers = append(inv.Leftovers, l)
 			}
@@ -223,7 +205,7 @@ func (s *session) foreign(c census, inv Inventory) ([]string, error) {
 		}
 	}
 	var all []string
-	for _, name := range sorted(c.root) {
+	for _, name := range sorted(c[""]) {
 		if known[name] {
 			continue
 		}

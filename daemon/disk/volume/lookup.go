@@ -54,27 +54,35 @@ func (s *session) place(r record.Record) (record.Place, error) {
 
 // locate is place, with the directory's name there.
 func (s *session) locate(r record.Record) (record.Place, string, error) {
+	return locate(r, func(dir, name string) (bool, error) {
+		fd, err := s.fd(dir)
+		if err != nil {
+			return false, err
+		}
+		return exists(fd, name)
+	})
+}
+
+// locate looks where a recorded directory is. has reports whether one of our directories, or the
+// pool itself (""), has an entry of a name.
+func locate(r record.Record, has func(dir, name string) (bool, error)) (
+	record.Place, string, error) {
 	for _, at := range []struct {
 		dir, name string
 		place     record.Place
-	}{{stagingDir, r.PV, record.InStaging}, {trashDir, r.PV, record.InTrash}, {trashDir, r.PV + emptyingSuffix, record.Emptying}} {
-		dir, err := s.dir(at.dir)
-		if err != nil {
-			return "", "", err
-		}
-		if there, err := exists(dir, at.name); there || err != nil {
+	}{
+		{stagingDir, r.PV, record.InStaging}, {trashDir, r.PV, record.InTrash},
+		{trashDir, r.PV + emptyingSuffix, record.Emptying},
+	} {
+		if there, err := has(at.dir, at.name); there || err != nil {
 			return at.place, at.name, err
 		}
 	}
-	archive, err := s.dir(archiveDir)
-	if err != nil {
-		return "", "", err
-	}
-	archived := func(name string) (bool, error) { return exists(archive, name) }
+	archived := func(name string) (bool, error) { return has(archiveDir, name) }
 	if name, err := halfArchived(r.PV, archived); name != "" || err != nil {
 		return record.InArchive, name, err
 	}
-	if there, err := exists(s.root, r.Directory); there || err != nil {
+	if there, err := has("", r.Directory); there || err != nil {
 		return record.InPool, r.Directory, err
 	}
 	return record.Nowhere, "", nil
@@ -87,6 +95,15 @@ func (s *session) find(pv string) (record.Record, record.Place, error) {
 	}
 	place, err := s.place(r)
 	return r, place, err
+}
+
+// inPool is find of a volume that is in its place; of any other one it is ErrPlace.
+func (s *session) inPool(pv string) (record.Record, error) {
+	r, place, err := s.find(pv)
+	if err == nil && place != record.InPool {
+		err = wrongPlace(place)
+	}
+	return r, err
 }
 
 // Found divides what Lookup returned into a record, nil where there is none, why there is one that
@@ -117,15 +134,13 @@ func (p *Pool) Lookup(ctx context.Context, id mounts.Identity, pv string) (r rec
 }
 
 // Exists reports whether the pool has an entry of this name, of any owner and kind.
-func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string) (is bool, err error) {
+func (p *Pool) Exists(ctx context.Context, id mounts.Identity, directory string) (bool, error) {
 	if err := record.CheckDirectory(directory); err != nil {
 		return false, fmt.Errorf("pool %q: %w", p.name, err)
 	}
-	err = p.with(ctx, id, "looking for "+directory, func(s *session) (err error) {
-		is, err = exists(s.root, directory)
-		return err
+	return of(ctx, p, id, "looking for "+directory, func(s *session) (bool, error) {
+		return exists(s.root, directory)
 	})
-	return is, err
 }
 
 // volumeDir returns a descriptor of a volume's directory in the pool, if it is one: a directory, no

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/tree"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
@@ -81,12 +80,9 @@ func (p *Pool) measuring(ctx context.Context, id mounts.Identity, pv string,
 	defer p.measures.Store(false)
 	return p.beside(ctx, id, "measuring", pv, func(s *session) error {
 		s.call.patient.Store(true)
-		r, place, err := s.find(pv)
+		r, err := s.inPool(pv)
 		if err != nil {
 			return err
-		}
-		if place != record.InPool {
-			return wrongPlace(place)
 		}
 		top, err := s.volumeDir(r.Directory)
 		if err != nil {

@@ -38,9 +38,6 @@ const attempts = 3
 // record that has no name yet the daemon's sweep may take away, or its own write may stand in its
 // place: so what is there is read afterwards, and changed again where the note is not in it.
 func (s *session) noteBeside(pv string, note func(*record.Record)) error {
-	if err := s.open(volumesDir); err != nil {
-		return err
-	}
 	for range attempts {
 		is, err := s.load(pv)
 		if err != nil {

@@ -61,7 +61,7 @@ type Pool struct {
 func New(o Options) *Pool {
 	return &Pool{
 		name: o.Name, path: filepath.Clean(o.Path), hostID: o.HostID, atCrashPoint: o.AtStep,
-		fsyncs:  fsyncGroup{dirs: map[fsyncKey]*shared{}, sync: fsync},
+		fsyncs:  fsyncGroup{next: map[fsyncKey]*turn{}, sync: fsync},
 		purging: make(chan struct{}, 1), measureFor: measuredFor,
 		calls: map[*call]struct{}{},
 		born:  time.Now(),
@@ -176,6 +176,14 @@ func (s *session) dir(name string) (int, error) {
 	return fd, nil
 }
 
+// fd is dir, and "" the pool itself.
+func (s *session) fd(name string) (int, error) {
+	if name == "" {
+		return s.root, nil
+	}
+	return s.dir(name)
+}
+
 // open opens several of our directories.
 func (s *session) open(all ...string) error {
 	for _, name := range all {
@@ -190,10 +198,7 @@ func (s *session) open(all ...string) error {
 func (s *session) sync(dirs ...string) error {
 	calls := make([]func() error, 0, len(dirs))
 	for _, name := range dirs {
-		fd, err := s.root, error(nil)
-		if name != "" {
-			fd, err = s.dir(name)
-		}
+		fd, err := s.fd(name)
 		if err != nil {
 			return err
 		}
@@ -241,6 +246,16 @@ func (p *Pool) with(ctx context.Context, id mounts.Identity, doing string, work 
 		return fmt.Errorf("pool %q: %w", p.name, err)
 	}
 	return nil
+}
+
+// of is with for a call that returns something.
+func of[T any](ctx context.Context, p *Pool, id mounts.Identity, doing string,
+	work func(*session) (T, error)) (got T, err error) {
+	err = p.with(ctx, id, doing, func(s *session) (err error) {
+		got, err = work(s)
+		return err
+	})
+	return got, err
 }
 
 // on is the frame of every call about one volume: the name is checked, no other call works on it,

@@ -44,8 +44,8 @@ func TestConcurrently(t *testing.T) {
 	makers.Wait()
 	close(done)
 	lookers.Wait()
-	if after := descriptors(t); after != before || len(r.fsyncs.dirs) > 0 {
-		t.Errorf("%d descriptors, before %d; %d groups", after, before, len(r.fsyncs.dirs))
+	if after := descriptors(t); after != before || len(r.fsyncs.next) > 0 {
+		t.Errorf("%d descriptors, before %d; %d groups", after, before, len(r.fsyncs.next))
 	}
 	inventory, err := r.List(t.Context(), r.id)
 	if err != nil || len(inventory.Volumes) != 800 || len(inventory.Leftovers) > 0 {

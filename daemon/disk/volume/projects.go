@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/keylock"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
@@ -58,29 +59,7 @@ var ErrNoProject = errors.New("no project of the range is free")
 // BegunProjects are the projects that volumes of one process are about to have. Until the directory
 // has its project nothing on the disk tells two pools of one filesystem that it is taken. The zero
 // value is ready.
-type BegunProjects struct {
-	mu  sync.Mutex
-	all map[begunProject]bool
-}
-
-type begunProject struct{ major, minor, id uint32 }
-
-func (b *BegunProjects) begin(p begunProject) (done func(), free bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.all == nil {
-		b.all = map[begunProject]bool{}
-	}
-	if b.all[p] {
-		return nil, false
-	}
-	b.all[p] = true
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.all, p)
-	}, true
-}
+type BegunProjects struct{ keylock.Locks }
 
 // recorded are the projects that a pool's records have, read once for each filesystem that is
 // mounted there.
@@ -159,7 +138,7 @@ func (s *session) passForeign(r *recorded, id uint32) error {
 
 // tryProject reports whether a project is free, and begins it.
 func (s *session) tryProject(id uint32) (done func(), free bool, err error) {
-	done, free = s.quotas.Begun.begin(begunProject{s.id.DevMajor, s.id.DevMinor, id})
+	done, free = s.quotas.Begun.Try(fmt.Sprint(s.id.DevMajor, s.id.DevMinor, id))
 	if !free {
 		return nil, false, nil
 	}

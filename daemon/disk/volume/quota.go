@@ -108,6 +108,18 @@ func (s *session) inherit(dir int) error {
 	return wrap("setting the project", err)
 }
 
+// unkept moves a volume's directory, also where a pod has made that immutable, through a descriptor
+// that it had open for instance.
+func unkept(move func(from int, name string, to int, newName string) error,
+	from int, name string, to int, newName string) error {
+	err := move(from, name, to, newName)
+	if kept(err) {
+		unflag(from, name)
+		err = move(from, name, to, newName)
+	}
+	return err
+}
+
 // moveOut is move into a directory of our own, or into one that is being emptied. That one's
 // project limits no volume: it is handed down no more, and what comes keeps its own.
 func moveOut(from int, name string, to int, newName string) error {

@@ -27,13 +27,16 @@ type Relabelling struct {
 	Progress func(Relabelled)
 }
 
-// Relabelled says what was done, or in a dry run would be.
-type Relabelled struct {
+// Visited says what a walk through a volume's files did, or in a dry run would do.
+type Visited struct {
 	Seen    int // entries, with the volume's own directory
-	Changed int // of them, those whose label did not fit
+	Changed int // of them, those that were not as they should be
 	Mounts  int // places where something is mounted, which were not entered
 	Rest        // what could not be changed
 }
+
+// Relabelled says what became of labels.
+type Relabelled struct{ Visited }
 
 // Add sums two results up.
 func (r *Relabelled) Add(other Relabelled) {
@@ -137,34 +140,32 @@ type Mislabelled struct{ PV, Label string }
 // Labels looks at the directories of all volumes in the pool, not at what is in them, and returns
 // how many there are and which do not fit.
 func (p *Pool) Labels(ctx context.Context, id mounts.Identity, want selinux.Want) (seen int, wrong []Mislabelled, err error) {
-	s, err := p.begin(ctx, id, "reading labels")
-	if err != nil {
-		return 0, nil, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	defer s.end()
-	inventory, err := s.list(ctx)
-	if err != nil {
-		return 0, nil, fmt.Errorf("pool %q: %w", p.name, err)
-	}
-	for _, v := range inventory.Volumes {
-		if v.Place != record.InPool || ctx.Err() != nil {
-			continue
-		}
-		fd, err := s.volumeDir(v.Directory)
+	err = p.with(ctx, id, "reading labels", func(s *session) error {
+		inventory, err := s.list(ctx)
 		if err != nil {
-			continue // removed meanwhile, or a mount: the volumes command says so
+			return err
 		}
-		label, err := selinux.Of(fd)
-		unix.Close(fd)
-		if err != nil {
-			return seen, wrong, p.about(v.PV, err)
+		for _, v := range inventory.Volumes {
+			if v.Place != record.InPool || ctx.Err() != nil {
+				continue
+			}
+			fd, err := s.volumeDir(v.Directory)
+			if err != nil {
+				continue // removed meanwhile, or a mount: the volumes command says so
+			}
+			label, err := selinux.Of(fd)
+			unix.Close(fd)
+			if err != nil {
+				return fmt.Errorf("volume %q: %w", v.PV, err)
+			}
+			seen++
+			if !want.For(v.Source).Fits(label) {
+				wrong = append(wrong, Mislabelled{v.PV, label})
+			}
 		}
-		seen++
-		if !want.For(v.Source).Fits(label) {
-			wrong = append(wrong, Mislabelled{v.PV, label})
-		}
-	}
-	return seen, wrong, ctx.Err()
+		return ctx.Err()
+	})
+	return seen, wrong, err
 }
 
 // relabeller relabels what package tree walks, which says what is refused. It opens each entry for
@@ -189,25 +190,25 @@ func (w *relabeller) visit(at tree.Entry) (tree.Leave, error) {
 	if err != nil || !directory {
 		return nil, err
 	}
-	return w.leave, nil
+	return w.done.leave, nil
 }
 
 // leave counts a directory that was not walked to its end, unless its owner replaced it meanwhile.
-func (w *relabeller) leave(at tree.Entry, _ int, err error) (again bool, stop error) {
+func (d *Visited) leave(at tree.Entry, _ int, err error) (again bool, stop error) {
 	if !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
-		w.skip(at.Path, err)
+		d.skip(at.Path, err)
 	}
 	return false, nil
 }
 
 // skip counts what was not opened, unless it was removed meanwhile.
-func (w *relabeller) skip(path func() string, err error) {
+func (d *Visited) skip(path func() string, err error) {
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT):
 	case errors.Is(err, unix.EXDEV):
-		w.done.Mounts++
+		d.Mounts++
 	default:
-		w.done.add(path, err)
+		d.add(path, err)
 	}
 }
 
@@ -216,7 +217,7 @@ func (w *relabeller) skip(path func() string, err error) {
 func (w *relabeller) entry(dir int, name string, path func() string) (directory bool, err error) {
 	fd, err := openat.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
 	if err != nil {
-		w.skip(path, err)
+		w.done.skip(path, err)
 		return false, nil
 	}
 	defer unix.Close(fd)

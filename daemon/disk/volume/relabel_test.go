@@ -64,7 +64,7 @@ func TestRelabel(t *testing.T) {
 
 	dry, err := r.Relabel(ctx, r.id, pvName(1), Relabelling{Want: wanted, DryRun: true})
 	must(t, err)
-	want := Relabelled{Seen: 8, Changed: 8, Mounts: 1}
+	want := Relabelled{Visited{Seen: 8, Changed: 8, Mounts: 1}}
 	if fmt.Sprint(dry) != fmt.Sprint(want) || labelOf(t, dir) != "" {
 		t.Errorf("dry run: %+v, want %+v; label %q", dry, want, labelOf(t, dir))
 	}

@@ -138,11 +138,7 @@ func (s *session) putBack(r record.Record, from, name string) error {
 	if err != nil {
 		return err
 	}
-	err = moveBack(dir, name, s.root, r.Directory)
-	if kept(err) { // a pod that had it open may have made it immutable since
-		unflag(dir, name)
-		err = moveBack(dir, name, s.root, r.Directory)
-	}
+	err = unkept(moveBack, dir, name, s.root, r.Directory) // a pod may still have it open
 	if errors.Is(err, unix.EEXIST) {
 		err = ErrForeign
 	}
@@ -213,11 +209,7 @@ func (p *Pool) Discard(ctx context.Context, id mounts.Identity, pv string) error
 		if err != nil {
 			return err
 		}
-		err = moveOut(trash, pv, trash, pv+emptyingSuffix)
-		if kept(err) { // made immutable through a descriptor that was open
-			unflag(trash, pv)
-			err = moveOut(trash, pv, trash, pv+emptyingSuffix)
-		}
+		err = unkept(moveOut, trash, pv, trash, pv+emptyingSuffix)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return wrap("discarding it", err)
 		}
@@ -254,11 +246,7 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 		return err
 	}
 	s.pool.crashPoint("checked")
-	err = moveOut(s.root, r.Directory, to, name)
-	if kept(err) { // a pod may make its volume's own directory immutable
-		unflag(s.root, r.Directory)
-		err = moveOut(s.root, r.Directory, to, name)
-	}
+	err = unkept(moveOut, s.root, r.Directory, to, name)
 	if err != nil {
 		return fmt.Errorf("directory %q: %w", r.Directory, err)
 	}
@@ -276,9 +264,6 @@ func (s *session) moveVolume(r record.Record, to int, name string) error {
 // is nowhere goes, but in a shared pool, where another daemon may be about to make it.
 func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
-			return err
-		}
 		r, place, err := s.find(pv)
 		switch {
 		case errors.Is(err, ErrNotRecorded):
@@ -303,15 +288,10 @@ func (p *Pool) Retain(ctx context.Context, id mounts.Identity, pv string) error 
 // retained when it goes, by whomever. A volume that is not in its place is refused.
 func (p *Pool) Hold(ctx context.Context, id mounts.Identity, pv string, held bool) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
-			return err
-		}
-		r, place, err := s.find(pv)
+		r, err := s.inPool(pv)
 		switch {
 		case err != nil:
 			return err
-		case place != record.InPool:
-			return wrongPlace(place)
 		case r.Unheld == !held: // by an earlier call, which may have died before it was durable
 			return errors.Join(s.finishRecordName(pv), s.sync(volumesDir))
 		}
@@ -324,9 +304,6 @@ func (p *Pool) Hold(ctx context.Context, id mounts.Identity, pv string, held boo
 // that no pod ever had. A volume without a record, or whose record says nothing else, is fine.
 func (p *Pool) Published(ctx context.Context, id mounts.Identity, pv string) error {
 	return p.on(ctx, id, pv, func(s *session) error {
-		if err := s.open(volumesDir); err != nil {
-			return err
-		}
 		r, err := s.load(pv)
 		if errors.Is(err, ErrNotRecorded) {
 			return nil

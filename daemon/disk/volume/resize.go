@@ -57,19 +57,11 @@ func (p *Pool) ResizeFrom(
 }
 
 func (s *session) resizable(pv string, bytes int64) (record.Record, error) {
-	if err := s.open(volumesDir); err != nil {
-		return record.Record{}, err
+	r, err := s.inPool(pv)
+	if err == nil && bytes <= 0 {
+		err = fmt.Errorf("a size of %d bytes", bytes)
 	}
-	r, place, err := s.find(pv)
-	switch {
-	case err != nil:
-		return r, err
-	case place != record.InPool:
-		return r, wrongPlace(place)
-	case bytes <= 0:
-		return r, fmt.Errorf("a size of %d bytes", bytes)
-	}
-	return r, nil
+	return r, err
 }
 
 func (s *session) resize(r record.Record, bytes int64) error {

@@ -35,12 +35,9 @@ type Sending struct {
 func (p *Pool) Write(ctx context.Context, id mounts.Identity, pv string,
 	o Sending) (done treecopy.Copied, err error) {
 	err = p.with(ctx, id, "sending volume "+pv, func(s *session) error {
-		r, place, err := s.find(pv)
-		switch {
-		case err != nil:
+		r, err := s.inPool(pv)
+		if err != nil {
 			return err
-		case place != record.InPool:
-			return wrongPlace(place)
 		}
 		dir, err := s.openVolume(r.Directory)
 		if err != nil {

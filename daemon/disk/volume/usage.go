@@ -20,12 +20,11 @@ const readingUsage = "reading what volumes take"
 // Projects returns the projects of which the pool's filesystem knows something, in their order: of
 // those that are not in the pool's range a bounded number. There are none where the pool has no
 // project quotas. No file of a volume is looked at.
-func (p *Pool) Projects(ctx context.Context, id mounts.Identity) (all []quota.Usage, err error) {
-	err = p.with(ctx, id, readingUsage, func(s *session) (err error) {
-		all, err = s.projects(ctx)
-		return wrap(readingUsage, err)
+func (p *Pool) Projects(ctx context.Context, id mounts.Identity) ([]quota.Usage, error) {
+	return of(ctx, p, id, readingUsage, func(s *session) ([]quota.Usage, error) {
+		all, err := s.projects(ctx)
+		return all, wrap(readingUsage, err)
 	})
-	return all, err
 }
 
 // How many projects are read at a time. The owners of files can give them any number of projects,
@@ -77,12 +76,11 @@ func (s *session) projectsOf(ctx context.Context, next, last uint32, most int) (
 }
 
 // Usage returns what the pool's volumes take, by their projects. Volumes without one are not in it.
-func (p *Pool) Usage(ctx context.Context, id mounts.Identity) (u usage.Pool, err error) {
-	err = p.with(ctx, id, readingUsage, func(s *session) (err error) {
-		u, err = s.usage(ctx)
-		return wrap(readingUsage, err)
+func (p *Pool) Usage(ctx context.Context, id mounts.Identity) (usage.Pool, error) {
+	return of(ctx, p, id, readingUsage, func(s *session) (usage.Pool, error) {
+		u, err := s.usage(ctx)
+		return u, wrap(readingUsage, err)
 	})
-	return u, err
 }
 
 func (s *session) usage(ctx context.Context) (u usage.Pool, err error) {

@@ -19,6 +19,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
 // Socket is a service's socket. One goroutine receives.
@@ -85,7 +87,7 @@ func (s *Socket) receive(buffer, control []byte) (n, c, flags int, err error) {
 		if s.Stuck != nil {
 			defer time.AfterFunc(Timeout, s.Stuck).Stop()
 		}
-		failed = again(func() (err error) {
+		failed = openat.Retry(func() (err error) {
 			n, c, flags, _, err = unix.Recvmsg(int(fd), buffer, control, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 			return err
 		})
@@ -95,14 +97,6 @@ func (s *Socket) receive(buffer, control []byte) (n, c, flags int, err error) {
 		err = failed
 	}
 	return n, c, flags, err
-}
-
-func again(call func() error) error {
-	for {
-		if err := call(); !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
 }
 
 // Discard closes descriptors aside. It waits for a place there.
@@ -135,7 +129,7 @@ func (s *Socket) place() bool {
 
 // Send sends one message to an end. One that is full or closed gets none, and that is an error.
 func Send(end int, message []byte) error {
-	return again(func() error {
+	return openat.Retry(func() error {
 		_, err := unix.SendmsgN(end, message, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		return err
 	})
@@ -205,7 +199,7 @@ func (e *End) Receive(ctx context.Context, buffer []byte) (int, error) {
 	n, received := 0, make(chan error, 1)
 	go func() {
 		received <- e.with(func(fd uintptr) (bool, error) {
-			err := again(func() (err error) {
+			err := openat.Retry(func() (err error) {
 				n, _, err = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
 				return err
 			})

@@ -63,7 +63,7 @@ func New(o Options) *Prober { return &Prober{Options: o} }
 // the pool had before, "" if none is known; before are the pools that it must not share directories
 // with.
 func Expect(node string, p config.Pool, remembered string, before ...config.Pool) hostcheck.Expect {
-	if p.Scope != config.ScopeNode {
+	if p.Scope != plan.ScopeNode {
 		node = "" // every node has it
 	}
 	var neighbours []hostcheck.Neighbour
@@ -76,7 +76,7 @@ func Expect(node string, p config.Pool, remembered string, before ...config.Pool
 		Pool: p.Name, Path: p.Path, MountPoint: p.MountPoint, RequireMount: p.RequireMount,
 		Immutable: hostcheck.Immutability(p.Immutable), Filesystem: p.Filesystem, Device: p.Device,
 		ReservePercent: p.ReservePercent, ReserveBytes: p.ReserveBytes, Remembered: remembered, SELinuxType: p.SELinuxType,
-		Quota: p.Quota == config.QuotaProject, Subvolumes: p.Snapshots == config.SnapshotsSnapshot,
+		Quota: p.Quota == plan.QuotaProject, Subvolumes: p.Snapshots == plan.SnapshotsSnapshot,
 	}
 }
 

@@ -128,21 +128,20 @@ func openOnce(dir *os.File, name string, flags int, mode uint32) (*os.File, erro
 
 // ReadFile reads a file of a directory that another user may write to. Without one the error is
 // fs.ErrNotExist. That its name is replaced meanwhile is no error: whatever it is, is read whole.
-func ReadFile(dir, name string) ([]byte, error) {
-	d, err := openDir(dir, "", 0, false)
+func ReadFile(dir, name string) ([]byte, error) { return read(dir, "", name) }
+
+// read is ReadFile in a directory that may be right below the one that is given.
+func read(dir, below, name string) ([]byte, error) {
+	d, err := openDir(dir, below, 0, false)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	return readIn(d, name)
-}
-
-func readIn(dir *os.File, name string) ([]byte, error) {
-	fd, err := beneath(dir, name, unix.O_RDONLY, 0)
+	fd, err := beneath(d, name, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name))
+	f := os.NewFile(uintptr(fd), filepath.Join(d.Name(), name))
 	defer f.Close()
 	info, err := f.Stat()
 	switch {

@@ -48,7 +48,7 @@ func Lock(dir string) (release func(), err error) {
 		}
 		return nil, &os.PathError{Op: "flock", Path: name, Err: err}
 	}
-	if err := sign(f); err != nil {
+	if err := sign(f, strconv.Itoa(os.Getpid())); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() { f.Close() }, nil
@@ -56,11 +56,11 @@ func Lock(dir string) (release func(), err error) {
 
 // sign writes who holds the lock, for the message that the next one gets. A full disk does not
 // matter to that: the lock holds without it.
-func sign(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
-		return err
+func sign(f *os.File, text string) error {
+	err := f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt([]byte(text+"\n"), 0)
 	}
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return nil
 	}
@@ -165,20 +165,16 @@ func (l *PoolLock) Held() bool {
 // Release lets the next one have the pool. The file stays.
 func (l *PoolLock) Release() { l.file.Close() }
 
-// sign writes who holds the lock. A full /run does not matter to that: the lock holds without it.
+// sign writes who holds the lock.
 func (l *PoolLock) sign(stateDir string) error {
 	text, err := json.Marshal(holding{os.Getpid(), stateDir})
 	if err == nil {
-		err = l.file.Truncate(0)
+		err = sign(l.file, string(text))
 	}
-	if err == nil {
-		_, err = l.file.WriteAt(append(text, '\n'), 0)
-	}
-	if err != nil && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+	if err != nil {
 		l.Release()
-		return err
 	}
-	return nil
+	return err
 }
 
 func poolHolder(f *os.File) *PoolHeldError {

@@ -56,7 +56,7 @@ func Recall(dir, pool string) (hostcheck.Marker, error) {
 	if err != nil {
 		return hostcheck.Marker{}, err
 	}
-	text, err := readBelow(dir, filepath.Base(file))
+	text, err := read(dir, pools, filepath.Base(file))
 	if errors.Is(err, os.ErrNotExist) {
 		return hostcheck.Marker{}, nil
 	}
@@ -71,15 +71,6 @@ func Recall(dir, pool string) (hostcheck.Marker, error) {
 		return hostcheck.Marker{}, fmt.Errorf("%s: a marker of pool %q", file, m.Pool)
 	}
 	return m, nil
-}
-
-func readBelow(dir, name string) ([]byte, error) {
-	d, err := openDir(dir, pools, 0, false)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return readIn(d, name)
 }
 
 // pools is the directory of what is remembered, right in the state directory.

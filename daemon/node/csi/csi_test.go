@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -187,7 +186,7 @@ func TestPublishFull(t *testing.T) {
 // that there is has no less of a limit for being mounted.
 func TestPublishLeavesLimitsToTheDaemon(t *testing.T) {
 	h := newHost(t)
-	h.cfg.Pools[0].Quota = config.QuotaProject // which tmpfs has not
+	h.cfg.Pools[0].Quota = plan.QuotaProject // which tmpfs has not
 	h.want(h.publish(), codes.OK, "")
 	h.want(h.unpublish(), codes.OK, "")
 }

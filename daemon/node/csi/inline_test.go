@@ -14,7 +14,6 @@ import (
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/inline"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -37,7 +36,7 @@ var inlineHandle = "csi-" + strings.Repeat("7f", 32)
 
 func newInlined(t *testing.T) *inlined {
 	i := &inlined{host: newHost(t), came: make(chan inline.Act, 64)}
-	i.cfg.Pools[0].Source, i.cfg.Pools[0].InlineVolumes = config.SourceCSI, 1<<30
+	i.cfg.Pools[0].Source, i.cfg.Pools[0].InlineVolumes = plan.SourceCSI, 1<<30
 	i.must(os.MkdirAll(filepath.Dir(i.inlineTarget("u-1")), 0o750))
 	i.must(os.MkdirAll(filepath.Dir(i.inlineTarget("u-2")), 0o750))
 	socket := inline.SocketPath(i.at("kubelet"), "hostpath-provisioner")

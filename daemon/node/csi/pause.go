@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi/freeze"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 )
 
@@ -155,7 +156,7 @@ func (p *Pauser) pause(ctx context.Context, r pause.Request, end *ipc.End) (paus
 	}
 	of, known := cfg.Pool(r.Pool)
 	if !known || !of.Pauses() {
-		return pause.Reply{}, fmt.Errorf("the configuration has no pool %q with snapshots = %q", r.Pool, config.SnapshotsPaused)
+		return pause.Reply{}, fmt.Errorf("the configuration has no pool %q with snapshots = %q", r.Pool, plan.SnapshotsPaused)
 	}
 	for _, s := range p.Servers {
 		done, err := s.turns.Take(ctx, r.Volume)

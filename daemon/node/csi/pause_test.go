@@ -18,12 +18,12 @@ import (
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/config"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/treecopy"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/ipc"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi/freeze"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
@@ -43,9 +43,9 @@ type paused struct {
 func newPaused(t *testing.T) *paused {
 	p := &paused{host: newHost(t), root: fmt.Sprintf("hostpath-pause-%d", os.Getpid())}
 	for i := range p.cfg.Pools {
-		p.cfg.Pools[i].Source, p.cfg.Pools[i].Snapshots, p.cfg.Pools[i].PauseLimit = config.SourceCSI, config.SnapshotsPaused, 20*time.Second
+		p.cfg.Pools[i].Source, p.cfg.Pools[i].Snapshots, p.cfg.Pools[i].PauseLimit = plan.SourceCSI, plan.SnapshotsPaused, 20*time.Second
 	}
-	p.cfg.Pools[1].Snapshots = config.SnapshotsLive
+	p.cfg.Pools[1].Snapshots = plan.SnapshotsLive
 	p.cgroups = freeze.Cgroups{Root: hosttest.Cgroup(t, p.root), List: p.at("paused.json")}
 	p.client = pause.Client{Socket: pause.SocketPath(p.at("kubelet"), "hostpath-provisioner")}
 	p.servePauses()

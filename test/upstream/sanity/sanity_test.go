@@ -96,7 +96,7 @@ func newPool(t *testing.T, at string) config.Pool {
 	}
 	p := config.DefaultPool("fast")
 	p.Path, p.MountPoint, p.Immutable, p.SELinuxType = at, at, config.ImmutableOff, ""
-	p.Source, p.Clones, p.Snapshots = plan.SourceCSI, config.ClonesReflink, config.SnapshotsLive
+	p.Source, p.Clones, p.Snapshots = plan.SourceCSI, plan.ClonesReflink, plan.SnapshotsLive
 	return p
 }
 
