@@ -54,8 +54,7 @@ func TestAliasClasses(t *testing.T) {
 			if !maps.Equal(pv.Annotations, want) {
 				t.Errorf("annotations %q, want %q", pv.Annotations, want)
 			}
-			w.DeleteClaim(c.system)
-			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+			w.removes(c.system, pv.Name)
 			directory := filepath.Base(cluster.PathOf(back))
 			h.wantTree(directory, "ours/volumes/"+back.Name+".json")
 			h.adopts("--undo")
@@ -66,10 +65,9 @@ func TestAliasClasses(t *testing.T) {
 			}
 			// The old program does its part: the directory goes, then the object.
 			w.DeleteClaim(c.system + "-back")
-			_, err := w.WaitVolumePhase(w.Soon(), back.Name, corev1.VolumeReleased)
-			w.Must(err)
+			w.phase(back.Name, corev1.VolumeReleased)
 			w.Must(os.Remove(cluster.PathOf(back)))
-			w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, back.Name, metav1.DeleteOptions{}))
+			w.Must(w.pvs().Delete(w.Ctx, back.Name, metav1.DeleteOptions{}))
 			w.Must(w.WaitVolumeGone(w.Soon(), back.Name))
 			h.wantTree()
 		})
@@ -105,18 +103,15 @@ func TestSingleNode(t *testing.T) {
 	w := newEnvironment(t)
 	dir := hosttestDir(t, "volumes")
 	h := w.newHost("a", "[pool.plain]\npath = \""+dir+"\"\nrequire_mount = false\nreserve = \"1Ti\"\nreclaim_policy = \"Retain\"").aliased("hostpath")
-	if out, code := h.Call("prepare", "plain"); code != 0 {
-		t.Fatal(out)
-	}
+	h.call("prepare", "plain").ends(0)
 	h.run()
 	class := w.classOf(w.Namespace+"-plain", "hostpath", immediate, fixture.Parameters("pool", "plain"))
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
 	if got := w.refused(claim, "PoolClosed"); !strings.Contains(got, "reserve") {
 		t.Errorf("below the reserve: %q", got)
 	}
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(strings.Replace(string(config), `reserve = "1Ti"`, `reserve = "1Mi"`, 1)))
+	config := h.config()
+	w.Must(h.Configure(strings.Replace(config, `reserve = "1Ti"`, `reserve = "1Mi"`, 1)))
 	h.Kill()
 	h.run()
 	pv := w.Bound("data")
@@ -127,8 +122,7 @@ func TestSingleNode(t *testing.T) {
 		t.Errorf("path %s, want %s", cluster.PathOf(pv), want)
 	}
 	w.DeleteClaim("data")
-	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.phase(pv.Name, corev1.VolumeReleased)
 	if _, err := os.Stat(cluster.PathOf(pv)); err != nil {
 		t.Error(err)
 	}

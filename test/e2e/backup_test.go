@@ -25,9 +25,7 @@ func (w *environment) own(backup []byte) []byte {
 		text, err := json.Marshal(item)
 		return err != nil || !strings.Contains(string(text), `"namespace":"`+w.Namespace+`"`)
 	})
-	text, err := json.Marshal(list)
-	w.Must(err)
-	return text
+	return need(json.Marshal(list))(w)
 }
 
 // A cluster lost its volumes and claims, and they are made again from a backup, as the page says:
@@ -40,10 +38,8 @@ func TestBackup(t *testing.T) {
 	w.retain(released.Name)
 	w.held(released.Name, false)
 	w.DeleteClaim("released")
-	_, err := w.WaitVolumePhase(w.Soon(), released.Name, "Released")
-	w.Must(err)
-	commands, err := pages.Open(rig.Root()).Take("operation.md", "Backups", "sh")
-	w.Must(err)
+	w.phase(released.Name, "Released")
+	commands := need(pages.Open(rig.Root()).Take("operation.md", "Backups", "sh"))(w)
 	if len(commands) != 2 || commands[0].Text != "hostpath-provisioner backup > volumes.json\n" {
 		t.Fatalf("the page has %q", commands)
 	}
@@ -72,11 +68,9 @@ func TestBackup(t *testing.T) {
 			t.Errorf("%s has the volume %s", claim, pv.Name)
 		}
 	}
-	_, err = w.WaitVolumePhase(w.Soon(), released.Name, "Released")
-	w.Must(err)
+	w.phase(released.Name, "Released")
 	h.run()
 	h.wantData(cluster.PathOf(one), "one")
-	w.DeleteClaim("two")
-	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	w.removes("two", two.Name)
 	h.wantTree(pool.Of(one.Name, released.Name)...)
 }

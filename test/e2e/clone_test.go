@@ -72,8 +72,7 @@ func TestClone(t *testing.T) {
 			claim := w.claim("clone", class, "20Mi", from("data"))
 			clone := w.Bound("clone")
 			h.wantClone(clone)
-			event, err := w.WaitEvent(w.Soon(), claim, "ProvisioningSucceeded")
-			w.Must(err)
+			event := w.event(claim, "ProvisioningSucceeded")
 			if !strings.Contains(event.Message, "copied from claim data one file after another") || !strings.Contains(event.Message, "not as in the source: 1 sockets") {
 				t.Errorf("event %q", event.Message)
 			}
@@ -81,8 +80,7 @@ func TestClone(t *testing.T) {
 				Origin      struct{ Name, UID string }
 				Unpublished bool
 			}
-			text, err := os.ReadFile(filepath.Join(h.ours("volumes"), clone.Name+".json"))
-			w.Must(err)
+			text := need(os.ReadFile(filepath.Join(h.ours("volumes"), clone.Name+".json")))(w)
 			w.Must(json.Unmarshal(text, &r))
 			if r.Origin.Name != origin.Name || r.Origin.UID != string(origin.Spec.ClaimRef.UID) || r.Unpublished {
 				t.Errorf("the record says %s", text)
@@ -128,9 +126,7 @@ func TestCloneRefusals(t *testing.T) {
 	second := filepath.Join(hosttest.Dir(w), "second")
 	w.Must(os.Mkdir(second, 0o700))
 	h := w.newHost("a", "clones = \"copy\"\ndefault = true", fmt.Sprintf("[pool.second]\npath = %q\nrequire_mount = false\nclones = \"copy\"\n", second))
-	if out, code := h.Call("prepare", "second"); code != 0 {
-		t.Fatalf("prepare: %d %s", code, out)
-	}
+	h.call("prepare", "second").ends(0)
 	h.run()
 	class, other := w.Class("c", immediate, fixture.Parameters("pool", "fast")), w.Class("other", immediate, fixture.Parameters("pool", "second"))
 	w.claim("data", class, "10Mi")
@@ -207,8 +203,7 @@ func (h *host) wantVolumes(pvs ...string) {
 	h.w.Eventually(fmt.Sprint("the pool has ", pvs), func() bool {
 		n := 0
 		for _, dir := range []string{h.mount, h.ours("staging"), h.ours("trash"), h.ours("volumes")} {
-			entries, err := os.ReadDir(dir)
-			h.w.Must(err)
+			entries := need(os.ReadDir(dir))(h.w)
 			for _, e := range entries {
 				if strings.HasPrefix(e.Name(), "pvc-") {
 					n++

@@ -72,7 +72,6 @@ func TestSharedCSI(t *testing.T) {
 	for _, s := range services {
 		w.Must(s.Unpublish(w.Soon(), "pod", pv.Name))
 	}
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.removes("data", pv.Name)
 	nodes[0].wantTree()
 }

@@ -64,13 +64,19 @@ func (w *environment) bareHost(image hosttest.Image, name string, extra ...strin
 // hostAt is bareHost on what is mounted there already.
 func (w *environment) hostAt(mount, name string, extra ...string) *host {
 	w.Helper()
+	return w.hostIn(nil, mount, name, extra...)
+}
+
+// hostIn is hostAt with words before the daemon's command (rig.Options).
+func (w *environment) hostIn(wrap []string, mount, name string, extra ...string) *host {
+	w.Helper()
 	h := &host{w: w, node: w.Namespace + "-" + name, mount: mount}
 	dir := hosttest.Dir(w)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
 	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = %q\n%s\n",
 		w.Provisioner, h.node, kubeconfig, h.mount, strings.Join(extra, "\n"))
-	h.Daemon = w.Daemon(h.node, "fast", rig.Options{Dir: dir, Config: config})
+	h.Daemon = w.Daemon(h.node, "fast", rig.Options{Dir: dir, Config: config, Wrap: wrap})
 	return h
 }
 
@@ -88,9 +94,7 @@ func (w *environment) claim(name, class, size string, change ...func(*corev1.Per
 	for _, f := range change {
 		f(c)
 	}
-	made, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, c, metav1.CreateOptions{})
-	w.Must(err)
-	return made
+	return createIn(w, w.pvcs(), c)
 }
 
 func annotate(key, value string) func(*corev1.PersistentVolumeClaim) {
@@ -107,8 +111,7 @@ func (w *environment) pod(name string, nodes []string, claims ...string) {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
 	p.Spec.Affinity = onNodes(nodes)
-	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.pods(), p)
 }
 
 // onNodes has a pod run on these nodes alone, on any if there are none.
@@ -132,12 +135,12 @@ func onNodes(nodes []string) *corev1.Affinity {
 // deletePod does not wait.
 func (w *environment) deletePod(name string) {
 	w.Helper()
-	w.Must(w.Client().CoreV1().Pods(w.Namespace).Delete(w.Ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	w.Must(w.pods().Delete(w.Ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }
 
 // claims are the names of the claims that are left.
 func (w *environment) claims() ([]string, error) {
-	list, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+	list, err := w.pvcs().List(w.Ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +156,7 @@ func (w *environment) claims() ([]string, error) {
 // refused waits for an event with the reason on the claim, and returns its message.
 func (w *environment) refused(c *corev1.PersistentVolumeClaim, reason string) string {
 	w.Helper()
-	e, err := w.WaitEvent(w.Soon(), c, reason)
-	w.Must(err)
+	e := w.event(c, reason)
 	if e.Type != corev1.EventTypeWarning {
 		w.Errorf("event %s is %s, want Warning", e.Reason, e.Type)
 	}
@@ -172,9 +174,7 @@ func (h *host) wantTree(want ...string) { h.w.Helper(); h.w.WantTree(h.node, h.m
 // refusedVolume waits for a Warning event with the reason on a volume object.
 func (w *environment) refusedVolume(pv *corev1.PersistentVolume, reason string) {
 	w.Helper()
-	if _, err := w.WaitEvent(w.Soon(), pv, reason); err != nil {
-		w.Error(err)
-	}
+	w.event(pv, reason)
 }
 
 func hosttestDir(t *testing.T, name string) string {
@@ -196,13 +196,11 @@ func plain(words string) string { return strings.ReplaceAll(words, " ", "-") }
 func (w *environment) boundOrTold(name string, c *corev1.PersistentVolumeClaim, reasons ...string) (told string) {
 	w.Helper()
 	w.Eventually(name+" is bound or told why not", func() bool {
-		now, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, name, metav1.GetOptions{})
-		w.Must(err)
+		now := getIn(w, w.pvcs(), name)
 		if now.Status.Phase == corev1.ClaimBound {
 			return true
 		}
-		events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(c.UID)})
-		w.Must(err)
+		events := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(c.UID)})
 		for _, e := range events.Items {
 			if slices.Contains(reasons, e.Reason) {
 				told = e.Reason

@@ -23,9 +23,7 @@ import (
 // claimUntil waits until a claim is as it should be.
 func (w *environment) claimUntil(name string, is func(*corev1.PersistentVolumeClaim) bool) *corev1.PersistentVolumeClaim {
 	w.Helper()
-	c, err := w.WaitClaim(w.Soon(), w.Namespace, name, is)
-	w.Must(err)
-	return c
+	return need(w.WaitClaim(w.Soon(), w.Namespace, name, is))(w)
 }
 
 // recorded is the size in the record of a volume, in bytes.
@@ -70,8 +68,7 @@ func TestExpand(t *testing.T) {
 			for _, size := range []string{"20Mi", "30Mi"} {
 				w.Must(w.Request("data", size))
 				claim := w.Sized("data", size)
-				event, err := w.WaitEvent(w.Soon(), claim, "VolumeResizeSuccessful")
-				w.Must(err)
+				event := w.event(claim, "VolumeResizeSuccessful")
 				if event.Type != corev1.EventTypeNormal {
 					t.Errorf("event %s %q", event.Type, event.Message)
 				}
@@ -212,8 +209,7 @@ func TestExpandOnARenamedNode(t *testing.T) {
 	w := newEnvironment(t)
 	h, _ := w.expandable()
 	patch := []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"old-name"}}}`)
-	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, "data", types.MergePatchType, patch, metav1.PatchOptions{})
-	w.Must(err)
+	need(w.pvcs().Patch(w.Ctx, "data", types.MergePatchType, patch, metav1.PatchOptions{}))(w)
 	w.grow("20Mi")
 	h.growsWhileOff("30Mi")
 }
@@ -227,8 +223,7 @@ func TestExpandRecordSmaller(t *testing.T) {
 	pv := w.Bound("data")
 	h.Kill()
 	file := filepath.Join(h.ours("volumes"), pv.Name+".json")
-	text, err := os.ReadFile(file)
-	w.Must(err)
+	text := need(os.ReadFile(file))(w)
 	w.Must(os.WriteFile(file, []byte(strings.Replace(string(text), fmt.Sprint(10<<20), fmt.Sprint(9<<20), 1)), 0o600))
 	if got := h.recorded(pv.Name); got != 9<<20 {
 		t.Fatalf("the record says %d bytes", got)
@@ -251,8 +246,7 @@ func TestExpandBesideKubelet(t *testing.T) {
 		w.Eventually("the volume has "+size, func() bool { return w.Volume(pv.Name).Spec.Capacity.Storage().Cmp(want) == 0 })
 		// pkg/volume/util, MarkFSResizeFinished
 		patch := fmt.Appendf(nil, `{"status":{"capacity":{"storage":%q},"allocatedResourceStatuses":{"storage":null},"conditions":[{"$patch":"delete","type":"Resizing"}]}}`, size)
-		_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, "data", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		w.Must(err)
+		need(w.pvcs().Patch(w.Ctx, "data", types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"))(w)
 		w.Sized("data", size)
 	}
 }

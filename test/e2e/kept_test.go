@@ -18,8 +18,7 @@ import (
 
 func (w *environment) patchVolume(name string, kind types.PatchType, patch string) {
 	w.Helper()
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, name, kind, []byte(patch), metav1.PatchOptions{})
-	w.Must(err)
+	need(w.pvs().Patch(w.Ctx, name, kind, []byte(patch), metav1.PatchOptions{}))(w)
 }
 
 func (w *environment) retain(name string) {
@@ -29,7 +28,7 @@ func (w *environment) retain(name string) {
 
 func (w *environment) deleteVolume(name string) {
 	w.Helper()
-	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
+	w.Must(w.pvs().Delete(w.Ctx, name, metav1.DeleteOptions{}))
 }
 
 // force is what the documents say about an object whose finalizer no daemon takes off any more.
@@ -80,8 +79,7 @@ func TestDecidedOtherwise(t *testing.T) {
 			h.cutShort(pv, "trash", false)
 		}
 		w.DeleteClaim(name)
-		_, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-		w.Must(err)
+		w.phase(pv.Name, corev1.VolumeReleased)
 		switch name {
 		case "cleared":
 			w.patchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)
@@ -104,12 +102,9 @@ func TestDecidedOtherwise(t *testing.T) {
 		w.Must(w.WaitVolumeGone(w.Soon(), pvs[name].Name))
 	}
 	for _, name := range []string{"released", "cleared"} {
-		if _, err := w.WaitEvent(w.Soon(), w.Volume(pvs[name].Name), "VolumePutBack"); err != nil {
-			t.Error(err)
-		}
+		w.event(w.Volume(pvs[name].Name), "VolumePutBack")
 	}
-	_, err := w.WaitVolumePhase(w.Soon(), pvs["cleared"].Name, corev1.VolumeAvailable)
-	w.Must(err)
+	w.phase(pvs["cleared"].Name, corev1.VolumeAvailable)
 	w.Eventually("the two that were forced off are told", func() bool {
 		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
 	})
@@ -147,8 +142,7 @@ func (h *host) useAgain(was *corev1.PersistentVolume, class string) {
 	pv.ObjectMeta = metav1.ObjectMeta{Name: was.Name, Labels: was.Labels, Annotations: was.Annotations, Finalizers: []string{finalizer}}
 	pv.Spec.ClaimRef, pv.Status = nil, corev1.PersistentVolumeStatus{}
 	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	_, err := h.w.Client().CoreV1().PersistentVolumes().Create(h.w.Ctx, pv, metav1.CreateOptions{})
-	h.w.Must(err)
+	createIn(h.w, h.w.pvs(), pv)
 	h.w.claim("used-again", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
 	h.w.Bound("used-again")
 	h.w.Eventually("its directory is put back", func() bool {
@@ -180,9 +174,7 @@ func TestArchivedComesBack(t *testing.T) {
 	h.cutShort(half, "archive", false)
 	h.run()
 	for _, pv := range []*corev1.PersistentVolume{one, half} {
-		if _, err := w.WaitEvent(w.Soon(), pv, "VolumePutBack"); err != nil {
-			t.Error(err)
-		}
+		w.event(pv, "VolumePutBack")
 	}
 	h.wantTree(pool.Of(one.Name, half.Name)...)
 	h.wantData(cluster.PathOf(one), "one")
@@ -192,8 +184,7 @@ func TestArchivedComesBack(t *testing.T) {
 	}
 	var all []string
 	for _, pv := range []*corev1.PersistentVolume{one, half} {
-		w.DeleteClaim(pv.Spec.ClaimRef.Name)
-		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+		w.removes(pv.Spec.ClaimRef.Name, pv.Name)
 		all = append(all, "ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
 	}
 	h.wantTree(all...)
@@ -218,9 +209,8 @@ func TestDirectoryOfAnotherPattern(t *testing.T) {
 	h.wantTree(pool.Of(pv)...)
 	h.stop()
 	door.instead(func(http.ResponseWriter, *http.Request) bool { return false })
-	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(string(text) + "directory = \"{{.Claim}}-{{.PV}}\"\n"))
+	text := h.config()
+	w.Must(h.Configure(text + "directory = \"{{.Claim}}-{{.PV}}\"\n"))
 	h.run()
 	if got, want := cluster.PathOf(w.Bound("made")), filepath.Join(h.mount, pv); got != want {
 		t.Errorf("the volume is %s, want %s", got, want)

@@ -44,8 +44,7 @@ func (w *environment) behindDoor(n *host) *door {
 func (h *host) through(address string, authority []byte) {
 	h.w.Helper()
 	file := h.Path("kubeconfig")
-	kubeconfig, err := clientcmd.LoadFromFile(file)
-	h.w.Must(err)
+	kubeconfig := need(clientcmd.LoadFromFile(file))(h.w)
 	for _, c := range kubeconfig.Clusters {
 		c.Server, c.CertificateAuthorityData = address, authority
 	}
@@ -81,7 +80,7 @@ func (d *door) next(do func() bool) {
 // handOver gives the pool's lease to a holder, in a new term.
 func (w *environment) handOver(holder string) {
 	w.Helper()
-	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases := w.leases()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the daemon renews it meanwhile
 		now, err := leases.Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
 		if err != nil {

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -52,11 +50,9 @@ func TestHalfThePoolMoved(t *testing.T) {
 	w.force(again.Name)
 	again.ResourceVersion, again.UID = "", ""
 	again.Spec.Local.Path = filepath.Join(other.mount, again.Name)
-	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, again, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.pvs(), again)
 	other.run()
-	told, err := w.WaitEvent(w.Soon(), w.Volume(left.Name), "PathMismatch")
-	w.Must(err)
+	told := w.event(w.Volume(left.Name), "PathMismatch")
 	if !strings.Contains(told.Message, other.mount) || !strings.Contains(told.Message, h.mount) {
 		t.Errorf("%s", told.Message)
 	}

@@ -16,8 +16,8 @@ func TestNameTaken(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	claim := w.claim("data", w.Class("c", wait), "8Mi")
-	volumes := w.Client().CoreV1().PersistentVolumes()
-	stranger, err := volumes.Create(w.Ctx, &corev1.PersistentVolume{
+	volumes := w.pvs()
+	stranger := createIn(w, volumes, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pvc-%s", claim.UID)},
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -27,11 +27,9 @@ func TestNameTaken(t *testing.T) {
 				HostPath: &corev1.HostPathVolumeSource{Path: "/other"},
 			},
 		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	w.pod("user", []string{h.node}, "data")
-	_, err = w.WaitEvent(w.Soon(), claim, "VolumeNameTaken")
-	w.Must(err)
+	w.event(claim, "VolumeNameTaken")
 	w.Must(volumes.Delete(w.Ctx, stranger.Name, metav1.DeleteOptions{}))
 	gone := time.Now()
 	w.Must(w.WaitVolumeGone(w.Soon(), stranger.Name))

@@ -50,8 +50,7 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 	w.claim("two", class, "1Mi")
 	two := w.Bound("two")
 	second := w.holder(nodes, but(first))
-	w.DeleteClaim("one")
-	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
+	w.removes("one", one.Name)
 	second.wantTree(pool.Of(two.Name)...)
 
 	limited := w.claim("limited", w.Class("q", immediate, fixture.Parameters("cephFSQuota", "true")), "1Mi")
@@ -146,18 +145,15 @@ func TestSharedExample(t *testing.T) {
 	nodes := w.newNodes(mount, []string{"a", "b", "c"})
 	_, pool, _ := strings.Cut(block("toml"), "[pool.shared]")
 	for _, n := range nodes {
-		config, err := os.ReadFile(n.Path("etc", "config.toml"))
-		w.Must(err)
-		head, _, _ := strings.Cut(string(config), "[pool.fast]")
+		config := n.config()
+		head, _, _ := strings.Cut(config, "[pool.fast]")
 		w.Must(n.Configure(head + "[pool.shared]" + strings.NewReplacer(`"/srv/shared"`, `"`+mount+`"`, `"nfs4"`, `"ext4"`, "device = ", "#device = ").Replace(pool)))
 		n.do("rm", "-rf", filepath.Join(mount, ".hostpath-provisioner"))
 	}
 	for _, n := range nodes {
 		w.Must(os.RemoveAll(n.Path("state")))
 		w.Must(os.Mkdir(n.Path("state"), 0o700))
-		if out, code := n.Call("prepare", "shared"); code != 0 {
-			t.Fatal(out)
-		}
+		n.call("prepare", "shared").ends(0)
 		n.run()
 	}
 	objects := strings.NewReplacer("provisioner: hostpath-provisioner", "provisioner: "+w.Provisioner, "\nmetadata:\n", "\nmetadata:\n  namespace: "+w.Namespace+"\n",

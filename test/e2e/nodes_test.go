@@ -44,8 +44,7 @@ func TestProvisionOnNode(t *testing.T) {
 		claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, b.node))
 		w.Bound(name)
 		b.wantTree(pool.Of("pvc-" + string(claim.UID))...)
-		w.DeleteClaim(name)
-		w.Must(w.WaitVolumeGone(w.Soon(), "pvc-"+string(claim.UID)))
+		w.removes(name, "pvc-"+string(claim.UID))
 		b.wantTree()
 	}
 	a.wantTree()
@@ -64,8 +63,7 @@ func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 	w.refused(claim, "PoolClosed")
 	w.pod("user", []string{a.node, b.node}, "data")
 	// The scheduler may choose a again, and waits longer after each time.
-	bound, err := w.WaitClaimBound(w.unhurried(), w.Namespace, "data")
-	w.Must(err)
+	bound := need(w.WaitClaimBound(w.unhurried(), w.Namespace, "data"))(w)
 	pv := w.Volume(bound.Spec.VolumeName)
 	if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
 		t.Errorf("the volume is on %s, want %s", got, b.node)

@@ -24,9 +24,8 @@ import (
 func TestReload(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
-	good, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(string(good) + "modee = \"0700\"\n"))
+	good := h.config()
+	w.Must(h.Configure(good + "modee = \"0700\"\n"))
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitReady(w.Soon(), 2))
 	if status := h.Status(); !strings.Contains(status, "an older one is in force") {
@@ -43,15 +42,13 @@ func TestReload(t *testing.T) {
 	slow := filepath.Join(filepath.Dir(h.mount), "slow") // beside the other one: the daemon is confined to there
 	w.Must(h.Configure(fmt.Sprintf("%s\n[pool.slow]\npath = %q\nrequire_mount = false\n", good, slow)))
 	w.Must(os.Mkdir(slow, 0o700))
-	if out, code := h.Call("prepare", "slow"); code != 0 {
-		t.Fatal(out)
-	}
+	h.call("prepare", "slow").ends(0)
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Bound("new")
 	if _, err := os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))); err != nil {
 		t.Error(err)
 	}
-	h.refusesFarPool(string(good))
+	h.refusesFarPool(good)
 }
 
 // refusesFarPool reloads with a pool outside of what the daemon confined itself to: it goes on with
@@ -85,8 +82,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 	w.Must(h.WaitReady(w.Soon(), 1))
 	var want []string
-	list, err := w.claims()
-	w.Must(err)
+	list := need(w.claims())(w)
 	for _, name := range list {
 		want = append(want, pool.Of(w.Bound(name).Name)...)
 	}
@@ -97,10 +93,7 @@ func TestKilledUnderLoad(t *testing.T) {
 func TestSecondDaemonIsRefused(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
-	out, code := h.Call("run")
-	if code == 0 || !strings.Contains(out, fmt.Sprint(h.PID())) {
-		t.Errorf("exit code %d, want a failure that names process %d:\n%s", code, h.PID(), out)
-	}
+	h.call("run").fails(fmt.Sprint(h.PID()))
 	h.made("data", w.Class("c", immediate))
 }
 
@@ -229,22 +222,17 @@ func TestBadStarts(t *testing.T) {
 // metrics has the daemon serve its metrics, and returns where.
 func (h *host) metrics() (address string) {
 	h.w.Helper()
-	address, err := rig.FreeAddress()
-	h.w.Must(err)
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.Must(err)
-	h.w.Must(h.Configure(strings.Replace(string(config), `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
+	address = need(rig.FreeAddress())(h.w)
+	config := h.config()
+	h.w.Must(h.Configure(strings.Replace(config, `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
 	return address
 }
 
 func page(w *environment, url string) string {
 	w.Helper()
-	response, err := http.Get(url)
-	w.Must(err)
+	response := need(http.Get(url))(w)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	w.Must(err)
-	return string(body)
+	return string(need(io.ReadAll(response.Body))(w))
 }
 
 // A typo in the configuration makes `systemctl reload` fail before the daemon is sent a signal, and
@@ -254,8 +242,7 @@ func TestTypoIsToldWithoutASignal(t *testing.T) {
 	h := w.newHost("a")
 	address := h.metrics()
 	h.run()
-	good, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
+	good := h.config()
 	inForce := func(n int) {
 		t.Helper()
 		want := fmt.Sprintf("\nhostpath_provisioner_config_in_force %d\n", n)
@@ -263,28 +250,18 @@ func TestTypoIsToldWithoutASignal(t *testing.T) {
 	}
 	inForce(1)
 	recorded := w.records("ConfigNotInForce", address)
-	w.Must(h.Configure(string(good) + "moed = \"0700\"\n"))
-	if out, code := h.Call("check", "--config-only"); code != 2 {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	w.Must(h.Configure(good + "moed = \"0700\"\n"))
+	h.call("check", "--config-only").ends(2)
 	inForce(0)
 	recorded.Fires()
 	w.Must(h.WaitStatus(w.Soon(), "the configuration file has errors and an older one is in force"))
-	out, code := h.Call("status")
-	if code != 1 || !strings.Contains(out, "moed: unknown key") ||
-		!strings.Contains(out, "hint: run: hostpath-provisioner check --config-only") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
-	w.Must(h.Configure(string(good) + "mode = \"0711\"\n"))
+	h.call("status").ends(1, "moed: unknown key", "hint: run: hostpath-provisioner check --config-only")
+	w.Must(h.Configure(good + "mode = \"0711\"\n"))
 	w.Must(h.WaitStatus(w.Soon(), "an older one is in force: it was not reloaded"))
-	if out, _ := h.Call("check"); !strings.Contains(out, "host: warning ConfigurationNotInForce: ") {
-		t.Errorf("%s", out)
-	}
-	w.Must(h.Configure(string(good)))
+	h.call("check").says("host: warning ConfigurationNotInForce: ")
+	w.Must(h.Configure(good))
 	recorded.Resolves()
-	if out, code := h.Call("status"); code != 0 {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	h.call("status").ends(0)
 	if n := strings.Count(h.Log(), "reason=ConfigurationNotInForce"); n != 2 {
 		t.Errorf("logged %d times:\n%s", n, h.Log())
 	}

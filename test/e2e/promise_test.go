@@ -93,17 +93,14 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	}
 	h := w.hostAt(filepath.Join(mount, "one"), "a", pools("overcommit = 3")...)
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: h.node}))
-	if out, code := h.Call("prepare", "second"); code != 0 {
-		t.Fatal(out)
-	}
+	h.call("prepare", "second").ends(0)
 	h.run()
 	class := w.Class("c", immediate)
 	if bound, told := w.settled(class, "40Mi", numbered("data", 4)...); len(bound) != 4 {
 		t.Fatalf("promised three times: %v, %q", bound, told)
 	}
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(strings.Replace(string(config), "overcommit = 3", "", 1)))
+	config := h.config()
+	w.Must(h.Configure(strings.Replace(config, "overcommit = 3", "", 1)))
 	h.Kill()
 	h.run()
 	for _, name := range numbered("data", 4) {
@@ -136,9 +133,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 	metrics := func() string { return page(w, "http://"+address+"/metrics") }
 	w.Eventually("it is counted", func() bool { return h.promised() == 100<<20 })
 	for _, command := range []string{"check", "status"} {
-		if out, code := h.Call(command); code != 0 || !strings.Contains(out, " open ") {
-			t.Errorf("%s: exit code %d\n%s", command, code, out)
-		}
+		h.call(command).ends(0, " open ")
 	}
 	promised := w.records("PoolPromised", address)
 	free := h.pool().Free
@@ -149,10 +144,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	for _, command := range []string{"check", "status"} {
-		if out, code := h.Call(command); code != 3 || !strings.Contains(out, "full: Promised ") ||
-			!strings.Contains(out, " 11.0 KiB of ") || !strings.Contains(out, "hint: delete volumes") {
-			t.Errorf("%s: exit code %d\n%s", command, code, out)
-		}
+		h.call(command).ends(3, "full: Promised ", " 11.0 KiB of ", "hint: delete volumes")
 	}
 	w.Eventually("the metrics have it", func() bool {
 		now := metrics()
@@ -169,9 +161,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 		return strings.Contains(metrics(), `pool_open{pool="fast"} 1`)
 	})
 	promised.Resolves()
-	if out, code := h.Call("check"); code != 0 {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	h.call("check").ends(0)
 	if log := h.Log(); !strings.Contains(log, "reason=Promised") || !strings.Contains(log, "pool fast: open, ") {
 		t.Errorf("the log:\n%s", log)
 	}

@@ -61,16 +61,13 @@ func (w *environment) reach(version uint64) {
 
 func (w *environment) version() uint64 {
 	w.Helper()
-	list, err := w.Client().CoreV1().Namespaces().List(w.Ctx, metav1.ListOptions{Limit: 1})
-	w.Must(err)
+	list := need(w.Client().CoreV1().Namespaces().List(w.Ctx, metav1.ListOptions{Limit: 1}))(w)
 	return w.number(list.ResourceVersion)
 }
 
 func (w *environment) number(version string) uint64 {
 	w.Helper()
-	n, err := strconv.ParseUint(version, 10, 64)
-	w.Must(err)
-	return n
+	return need(strconv.ParseUint(version, 10, 64))(w)
 }
 
 // workers waits until all nodes say that the same one works in the pool, and that its lease has it.

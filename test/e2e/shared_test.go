@@ -37,7 +37,7 @@ func mode(m corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolumeClai
 func (w *environment) holder(nodes []*node, is func(*node) bool) *node {
 	w.Helper()
 	var found *node
-	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases := w.leases()
 	_, err := cluster.WaitFor(w.Soon(), leases, "fast."+w.Provisioner, func(l *coordinationv1.Lease) bool {
 		for _, n := range nodes {
 			if id := l.Spec.HolderIdentity; id != nil && strings.HasPrefix(*id, n.node+"_") && l.Annotations["hostpath-provisioner/speaks"] == "" && is(n) {
@@ -78,8 +78,7 @@ func TestShared(t *testing.T) {
 		}
 	}
 	leader.wantTree(pool.Of(all...)...)
-	event, err := w.WaitEvent(w.Soon(), many, "ProvisioningSucceeded")
-	w.Must(err)
+	event := w.event(many, "ProvisioningSucceeded")
 	if want := "volume pvc-" + string(many.UID) + " is in shared pool fast, for pods on each node that has it"; event.Message != want || event.Source.Host != leader.node {
 		t.Errorf("%s said %q", event.Source.Host, event.Message)
 	}
@@ -119,8 +118,7 @@ func TestSharedMountLost(t *testing.T) {
 	meanwhile := w.Bound("meanwhile")
 	t.Logf("claim to Bound while the leader's mount was lost: %s", time.Since(began).Round(time.Millisecond))
 	second := w.holder(nodes, but(first))
-	w.DeleteClaim("before")
-	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
+	w.removes("before", before.Name)
 	second.wantTree(pool.Of(meanwhile.Name)...)
 	// It comes back and takes over again when all others are gone.
 	first.remount()
@@ -131,8 +129,7 @@ func TestSharedMountLost(t *testing.T) {
 		}
 	}
 	w.holder(nodes, func(n *node) bool { return n == first })
-	w.DeleteClaim("meanwhile")
-	w.Must(w.WaitVolumeGone(w.Soon(), meanwhile.Name))
+	w.removes("meanwhile", meanwhile.Name)
 	first.wantTree()
 }
 
@@ -235,9 +232,8 @@ func TestSharedAllClosed(t *testing.T) {
 		t.Errorf("message %q", got)
 	}
 	w.DeleteClaim("before")
-	w.refusedVolume(before, "PoolClosed")
-	said, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=data,reason=PoolClosed"})
-	w.Must(err)
+	w.event(before, "PoolClosed")
+	said := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.name=data,reason=PoolClosed"})
 	if len(said.Items) != 1 {
 		t.Errorf("it was said %d times", len(said.Items))
 	}
@@ -272,12 +268,9 @@ func (n *node) runOnOtherStorage() {
 	n.w.Helper()
 	n.unmount()
 	n.do("mount", "-o", "loop", hosttest.Mkfs(n.w, "ext4", 32).File, n.mount)
-	if out, code := n.Call("prepare", "fast", "--replace"); code != 0 {
-		n.w.Fatal(out)
-	}
+	n.call("prepare", "fast", "--replace").ends(0)
 	n.run()
-	_, err := n.w.WaitEvent(n.w.Soon(), n.w.nodeObject(n.node), "StorageMismatch")
-	n.w.Must(err)
+	n.w.event(n.w.nodeObject(n.node), "StorageMismatch")
 }
 
 // nodeObject is a Node as its events are about it: with its name as UID.

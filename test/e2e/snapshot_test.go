@@ -23,24 +23,19 @@ type snapshots struct {
 
 func (w *environment) snapshots() *snapshots {
 	w.Helper()
-	api, err := w.Snapshots(w.Soon(), w.Namespace, w.Provisioner)
-	w.Must(err)
+	api := need(w.Snapshots(w.Soon(), w.Namespace, w.Provisioner))(w)
 	return &snapshots{w, api}
 }
 
 // ask asks for a snapshot of a volume, and returns the content's name.
 func (s *snapshots) ask(name string, pv *corev1.PersistentVolume, class, policy string) (content string) {
 	s.Helper()
-	content, err := s.api.Ask(s.Ctx, name, pv.Name, class, policy)
-	s.Must(err)
-	return content
+	return need(s.api.Ask(s.Ctx, name, pv.Name, class, policy))(s.environment)
 }
 
 func (s *snapshots) status(content string) map[string]any {
 	s.Helper()
-	status, err := s.api.Status(s.Ctx, content)
-	s.Must(err)
-	return status
+	return need(s.api.Status(s.Ctx, content))(s.environment)
 }
 
 // ready waits until a content is ready, and has its VolumeSnapshot say so.

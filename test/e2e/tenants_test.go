@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -31,11 +30,10 @@ func TestClassByAnnotation(t *testing.T) {
 	h := w.newHost("a").run()
 	kept := w.Class("kept", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
 	forbidden := w.Class("forbidden", immediate)
-	_, err := w.Client().CoreV1().ResourceQuotas(w.Namespace).Create(w.Ctx, &corev1.ResourceQuota{
+	createIn(w, w.Client().CoreV1().ResourceQuotas(w.Namespace), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "classes"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceName(forbidden + ".storageclass.storage.k8s.io/persistentvolumeclaims"): resource.MustParse("0")}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	w.claim("data", forbidden, "1Mi", annotate(classBeta, kept), on)
 	pv := w.Bound("data")
@@ -44,8 +42,7 @@ func TestClassByAnnotation(t *testing.T) {
 			pv.Spec.StorageClassName, pv.Spec.PersistentVolumeReclaimPolicy, kept)
 	}
 	w.DeleteClaim("data")
-	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.phase(pv.Name, corev1.VolumeReleased)
 	if _, err := os.Stat(h.mount + "/" + pv.Name); err != nil {
 		t.Errorf("the data of a claim of a class with policy Retain: %v", err)
 	}
@@ -76,8 +73,7 @@ func TestSizesBeyondNumbers(t *testing.T) {
 	w.claim("tiny", class, "1500m", on) // a byte and a half
 	pv := w.Bound("tiny")
 	h.wantTree(pool.Of(pv.Name)...)
-	record, err := os.ReadFile(h.ours("volumes/" + pv.Name + ".json"))
-	w.Must(err)
+	record := need(os.ReadFile(h.ours("volumes/" + pv.Name + ".json")))(w)
 	if !strings.Contains(string(record), `"requested":2,`) && !strings.Contains(string(record), `"requested": 2,`) {
 		t.Errorf("the record is %s", record)
 	}
@@ -97,16 +93,14 @@ func TestAttributesClass(t *testing.T) {
 	}
 	plain := w.claim("plain", class, "1Mi", on)
 	pv := w.Bound("plain")
-	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
-	_, err := claims.Patch(w.Ctx, "plain", types.MergePatchType, []byte(
-		`{"spec":{"volumeAttributesClassName":"silver"}}`), metav1.PatchOptions{})
-	w.Must(err)
+	claims := w.pvcs()
+	patchIn(w, claims, "plain", `{"spec":{"volumeAttributesClassName":"silver"}}`)
 	got := w.refused(plain, "AttributesClassUnsupported")
 	if !strings.Contains(got, `"silver": the volume stays as it is`) {
 		t.Errorf("of a bound claim: %q", got)
 	}
 	pv.Spec.VolumeAttributesClassName = &gold
-	if _, err := w.Client().CoreV1().PersistentVolumes().Update(w.Ctx, pv, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+	if _, err := w.pvs().Update(w.Ctx, pv, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a hostPath volume with an attributes class: %v; then it could be supported", err)
 	}
 	h.wantTree(pool.Of(pv.Name)...)
@@ -149,8 +143,7 @@ func TestTooLargeOnce(t *testing.T) {
 	}
 	w.claim("after", class, "1Mi", on)
 	w.Bound("after")
-	events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID) + ",reason=NotEnoughSpace"})
-	w.Must(err)
+	events := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID) + ",reason=NotEnoughSpace"})
 	if len(events.Items) != 1 {
 		t.Errorf("%d events, want one: %+v", len(events.Items), events.Items)
 	}
@@ -174,7 +167,7 @@ func TestMemoryOfPendingClaims(t *testing.T) {
 	}
 	large := annotate("large", strings.Repeat("x", 250<<10))
 	ours := annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner)
-	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	claims := w.pvcs()
 	w.each(n, func(name string) error {
 		c := cluster.Claim(w.Namespace, name, "none", "1Mi")
 		large(c)
@@ -225,7 +218,6 @@ func (m memory) String() string { return fmt.Sprintf("%d MiB (%d at most)", m.no
 
 func (h *host) memory() memory {
 	h.w.Helper()
-	status, err := process.Status(h.PID())
-	h.w.Must(err)
+	status := need(process.Status(h.PID()))(h.w)
 	return memory{status["VmRSS"] >> 10, status["VmHWM"] >> 10}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -20,8 +19,7 @@ func (w *environment) podOn(node, name string, claims ...string) {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
 	p.Spec.NodeName = node
-	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.pods(), p)
 }
 
 // The claims of a pod that names its node get their volumes there, also those of an alias's class;
@@ -116,7 +114,7 @@ func TestClaimsOfAPodOnSeveralDisks(t *testing.T) {
 		w.claim(names[i], class, "20Mi")
 	}
 	w.pod("four", []string{s.node}, names...)
-	told := w.refused(w.claimNamed("data-3"), "NotEnoughSpace")
+	told := w.refused(w.get("data-3"), "NotEnoughSpace")
 	if !strings.Contains(told, "the claims of pod four request 80.0 MiB together") {
 		t.Errorf("told %q", told)
 	}
@@ -183,8 +181,7 @@ func (w *environment) podsOfThree(nodes, fit, pods int, size string) {
 	w.Logf("%d pods are scheduled after %s", nodes*fit, time.Since(began))
 	told := map[string]bool{}
 	w.Eventually("each pod that waits is told why", func() bool {
-		events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-		w.Must(err)
+		events := listIn(w, w.events())
 		for _, e := range events.Items {
 			if e.Reason == "NotEnoughSpace" || e.Reason == "NoNodeFits" {
 				told[strings.Split(e.InvolvedObject.Name, "-")[0][1:]] = true
@@ -194,8 +191,7 @@ func (w *environment) podsOfThree(nodes, fit, pods int, size string) {
 	})
 	w.Logf("all are told after %s", time.Since(began))
 	bound := map[string]int{}
-	list, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := listIn(w, w.pvcs())
 	for _, c := range list.Items {
 		if c.Status.Phase == corev1.ClaimBound {
 			bound[strings.Split(c.Name, "-")[0]]++
@@ -220,16 +216,14 @@ func (w *environment) scheduled() (n int) {
 	w.Helper()
 	waiting := 0
 	w.eachWaits(func(string) bool { waiting++; return true })
-	list, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := listIn(w, w.pods())
 	return len(list.Items) - waiting
 }
 
 // eachWaits reports whether something is so of each pod without a node.
 func (w *environment) eachWaits(is func(pod string) bool) bool {
 	w.Helper()
-	list, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := listIn(w, w.pods())
 	for _, p := range list.Items {
 		if p.Spec.NodeName == "" && !is(p.Name) {
 			return false
