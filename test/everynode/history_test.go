@@ -15,6 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // That an object is absent is no proof that its claim is gone. These tests make it absent in each
@@ -117,8 +119,7 @@ func TestNeverPublished(t *testing.T) {
 	h.Kill()
 	for name, pv := range map[string]string{"empty": empty, "full": full} {
 		record := filepath.Join(h.ours("volumes"), pv+".json")
-		text, err := os.ReadFile(record)
-		w.Must(err)
+		text := hosttest.Need(os.ReadFile(record))(w)
 		w.Must(os.WriteFile(record, []byte(strings.Replace(string(text), "{", "{"+unpublished+",", 1)), 0o600))
 		w.DeleteClaim(name)
 		w.forceOff(pv)
@@ -183,8 +184,7 @@ func TestAnotherCluster(t *testing.T) {
 	w.DeleteClaim("empty")
 	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	w.Must(w.WaitVolumeGone(w.Soon(), empty))
-	own, err := os.ReadFile(moved.kubeconfig)
-	w.Must(err)
+	own := hosttest.Need(os.ReadFile(moved.kubeconfig))(w)
 	w.Must(other.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", moved.kubeconfig))
 	w.Must(other.AddNode(w.Ctx, moved.node, nil))
 	moved.run()

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // A DaemonSet on three nodes with one claim: each pod's node has a directory of its own, and when
@@ -182,8 +184,7 @@ func TestChosenNodeCannot(t *testing.T) {
 		return claim.Annotations["volume.kubernetes.io/selected-node"] == b.node
 	})
 	w.wantVolume(w.Bound("data"))
-	_, err := w.WaitPodScheduled(w.Soon(), w.Namespace, pod)
-	w.Must(err)
+	hosttest.Need(w.WaitPodScheduled(w.Soon(), w.Namespace, pod))(w)
 	a.wantTree(pool.Of(pv)...)
 	b.wantTree()
 	b.run()
@@ -224,8 +225,7 @@ func TestRetainAndArchive(t *testing.T) {
 	w.DeleteClaim("archived")
 	w.DeleteClaim("retained")
 	w.Must(w.WaitVolumeGone(w.Soon(), archived))
-	_, err := w.WaitVolumePhase(w.Soon(), retained, corev1.VolumeReleased)
-	w.Must(err)
+	hosttest.Need(w.WaitVolumePhase(w.Soon(), retained, corev1.VolumeReleased))(w)
 	w.deleteVolume(retained)
 	w.Must(w.WaitVolumeGone(w.Soon(), retained))
 	off.run()
@@ -250,8 +250,7 @@ func TestRetainedWhileOff(t *testing.T) {
 	off.Kill()
 	w.retain(pv)
 	w.DeleteClaim("data")
-	_, err := w.WaitVolumePhase(w.Soon(), pv, corev1.VolumeReleased)
-	w.Must(err)
+	hosttest.Need(w.WaitVolumePhase(w.Soon(), pv, corev1.VolumeReleased))(w)
 	w.deleteVolume(pv)
 	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	off.run()
@@ -273,8 +272,7 @@ func TestRetainedAfterItsTombstone(t *testing.T) {
 	w.tombstone(pv)
 	w.retain(pv)
 	w.DeleteClaim("data")
-	_, err := w.WaitVolumePhase(w.Soon(), pv, corev1.VolumeReleased)
-	w.Must(err)
+	hosttest.Need(w.WaitVolumePhase(w.Soon(), pv, corev1.VolumeReleased))(w)
 	a.run()
 	w.deleteVolume(pv)
 	w.Must(w.WaitVolumeGone(w.Soon(), pv))
