@@ -84,23 +84,6 @@ func wideFiles(line string, n int) map[string]string {
 	return files
 }
 
-func TestPercentile(t *testing.T) {
-	var hundred []int
-	for n := range 100 {
-		hundred = append(hundred, n+1)
-	}
-	for _, test := range []struct {
-		sorted        []int
-		percent, want int
-	}{{nil, 95, 0}, {[]int{7}, 50, 7}, {[]int{1, 9}, 50, 1}, {[]int{1, 9}, 51, 9}, {hundred, 50, 50}, {hundred, 95, 95}, {hundred, 100, 100}} {
-		t.Run(fmt.Sprintf("%d of %d", test.percent, len(test.sorted)), func(t *testing.T) {
-			if got := percentile(test.sorted, test.percent); got != test.want {
-				t.Errorf("%d, want %d", got, test.want)
-			}
-		})
-	}
-}
-
 func TestUsage(t *testing.T) {
 	var out, complaints bytes.Buffer
 	if code := run(nil, &out, &complaints); code != 2 || complaints.String() != "usage: shape DIRECTORY\n" {
