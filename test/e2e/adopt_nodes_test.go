@@ -55,7 +55,7 @@ func TestAdoptOnTwoNodes(t *testing.T) {
 		names = append(names, pv.Name)
 	}
 	for _, name := range names {
-		w.phase(name, corev1.VolumeBound)
+		w.Phase(name, corev1.VolumeBound)
 	}
 	var both sync.WaitGroup
 	said := make([]string, 2)

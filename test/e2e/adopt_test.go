@@ -76,10 +76,8 @@ func TestAdopt(t *testing.T) {
 	h.wantTree(before...)
 	for _, pv := range volumes {
 		name := pv.Spec.ClaimRef.Name
-		if data, err := os.ReadFile(filepath.Join(cluster.PathOf(pv), "data")); string(data) != name {
-			t.Errorf("the data of %s is %q, %v", name, data, err)
-		}
-		w.removes(name, pv.Name)
+		h.wantData(cluster.PathOf(pv), name)
+		w.Removes(name, pv.Name)
 	}
 	h.wantTree()
 }
@@ -121,11 +119,9 @@ func TestAdoptUndo(t *testing.T) {
 	}
 	// What is given up has no owner: a claim that goes takes nothing along.
 	w.DeleteClaim("rancher")
-	w.phase(volumes[5].Name, corev1.VolumeReleased)
+	w.Phase(volumes[5].Name, corev1.VolumeReleased)
 	h.made("later", w.Class("c", immediate)) // the daemon has seen what came before it
-	if _, err := os.Stat(filepath.Join(cluster.PathOf(volumes[5]), "data")); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(cluster.PathOf(volumes[5]), "data")))(w)
 }
 
 // adopts runs adopt and wants it to go well.
@@ -146,7 +142,7 @@ func TestAdoptRetainAndArchive(t *testing.T) {
 		w.DeleteClaim(pv.Spec.ClaimRef.Name)
 	}
 	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
-	w.phase(kept.Name, corev1.VolumeReleased)
+	w.Phase(kept.Name, corev1.VolumeReleased)
 	w.Must(w.pvs().Delete(w.Ctx, kept.Name, metav1.DeleteOptions{}))
 	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
 	name := archived.Name
@@ -268,7 +264,7 @@ func TestAdoptTraps(t *testing.T) {
 	add(kubevirt, "elsewhere", func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, other.node) })
 	released := kubevirt.made(h, "released")
 	w.DeleteClaim("released")
-	w.phase(released.Name, corev1.VolumeReleased)
+	w.Phase(released.Name, corev1.VolumeReleased)
 	volumes = append(volumes, released)
 
 	tree := h.tree()

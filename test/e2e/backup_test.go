@@ -38,7 +38,7 @@ func TestBackup(t *testing.T) {
 	w.retain(released.Name)
 	w.held(released.Name, false)
 	w.DeleteClaim("released")
-	w.phase(released.Name, "Released")
+	w.Phase(released.Name, "Released")
 	commands := need(pages.Open(rig.Root()).Take("operation.md", "Backups", "sh"))(w)
 	if len(commands) != 2 || commands[0].Text != "hostpath-provisioner backup > volumes.json\n" {
 		t.Fatalf("the page has %q", commands)
@@ -68,9 +68,9 @@ func TestBackup(t *testing.T) {
 			t.Errorf("%s has the volume %s", claim, pv.Name)
 		}
 	}
-	w.phase(released.Name, "Released")
+	w.Phase(released.Name, "Released")
 	h.run()
 	h.wantData(cluster.PathOf(one), "one")
-	w.removes("two", two.Name)
+	w.Removes("two", two.Name)
 	h.wantTree(pool.Of(one.Name, released.Name)...)
 }

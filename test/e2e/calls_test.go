@@ -14,6 +14,7 @@ import (
 	storageclient "k8s.io/client-go/kubernetes/typed/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // answer is how a call of the program ended.
@@ -60,15 +61,8 @@ func (a answer) says(want ...string) (out string) {
 	return a.out
 }
 
-// need returns what a call returned, for need(os.ReadFile(file))(w): if there was an error, the test
-// fails at once.
-func need[T any](value T, err error) func(w *environment) T {
-	return func(w *environment) T {
-		w.Helper()
-		w.Must(err)
-		return value
-	}
-}
+// need is hosttest.Need.
+func need[V any](value V, err error) func(hosttest.T) V { return hosttest.Need(value, err) }
 
 // These are requests that have to succeed, of one of the client's kinds of objects.
 
@@ -150,19 +144,6 @@ func (w *environment) leases() coordinationclient.LeaseInterface {
 func (w *environment) event(o cluster.Object, reason string) *corev1.Event {
 	w.Helper()
 	return need(w.WaitEvent(w.Soon(), o, reason))(w)
-}
-
-// phase waits until a volume object is in a phase, and returns it.
-func (w *environment) phase(pv string, is corev1.PersistentVolumePhase) *corev1.PersistentVolume {
-	w.Helper()
-	return need(w.WaitVolumePhase(w.Soon(), pv, is))(w)
-}
-
-// removes deletes a claim and waits until its volume object is gone.
-func (w *environment) removes(claim, pv string) {
-	w.Helper()
-	w.DeleteClaim(claim)
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 }
 
 // config is the host's configuration.

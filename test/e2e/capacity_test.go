@@ -121,9 +121,7 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	w.awaitCompared(class, small.node, large.node)
 	w.claim("data", class, "120Mi")
 	w.pod("user", []string{small.node, large.node}, "data")
-	if pv := w.Bound("data"); pv.Labels["hostpath-provisioner/node"] != large.node {
-		t.Errorf("the volume is on %s", pv.Labels["hostpath-provisioner/node"])
-	}
+	w.boundOn("data", large)
 	for line := range strings.Lines(small.Log()) {
 		if strings.Contains(line, "NotEnoughSpace") && strings.Contains(line, "claim="+w.Namespace+"/data ") {
 			t.Errorf("the node without room was tried: %s", line)
@@ -135,9 +133,7 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[large.node] == 0 && all[small.node] > 60 })
 	w.claim("other", class, "10Mi")
 	w.pod("another", []string{small.node, large.node}, "other")
-	if pv := w.Bound("other"); pv.Labels["hostpath-provisioner/node"] != small.node {
-		t.Errorf("the volume is on %s, whose disk is not mounted", pv.Labels["hostpath-provisioner/node"])
-	}
+	w.boundOn("other", small)
 
 	// A pod that waits for space is woken when there is some.
 	w.claim("waits", class, "65Mi")

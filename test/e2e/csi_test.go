@@ -96,7 +96,7 @@ func (w *environment) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.P
 		is, why := w.pvs().Get(w.Ctx, pv.Name, metav1.GetOptions{})
 		w.Fatalf("%v\nits volume: %v, %v", err, is, why)
 	}
-	return w.phase(pv.Name, corev1.VolumeBound)
+	return w.Phase(pv.Name, corev1.VolumeBound)
 }
 
 // asBefore wants an object to be what it was, but for what the server gives to each new one.
@@ -191,7 +191,7 @@ func TestAdoptFromCSI(t *testing.T) {
 	if pod.Spec.NodeName != h.node {
 		t.Errorf("the pod is on %q", pod.Spec.NodeName)
 	}
-	w.removes("two", two.Name)
+	w.Removes("two", two.Name)
 	h.wantTree(one.Name, "ours/volumes/"+one.Name+".json")
 
 	h.call("adopt", "fast", "--undo").ends(1, "pod "+w.Namespace+"/again uses it")
@@ -381,7 +381,7 @@ func TestAdoptFromCSIClaimDeleted(t *testing.T) {
 	w.DeleteClaim("data")
 	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "data"))
 	h.call("adopt", "fast", fromCSI).ends(0, "its claim is gone, so it was made with the policy Retain")
-	now := w.phase(pv.Name, corev1.VolumeReleased)
+	now := w.Phase(pv.Name, corev1.VolumeReleased)
 	if now.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("%s", now)
 	}

@@ -42,7 +42,7 @@ func TestDamagedRecords(t *testing.T) {
 		w.Must(os.WriteFile(h.record(pvs[name]), damage(text), 0o600))
 	}
 	good, stays := h.made("good", class), h.made("stays", class)
-	w.removes("good", good.Name)
+	w.Removes("good", good.Name)
 	all := []string{stays.Name}
 	for name, pv := range pvs {
 		all = append(all, pv)
@@ -50,8 +50,7 @@ func TestDamagedRecords(t *testing.T) {
 		w.event(w.Volume(pv), "RecordDamaged")
 	}
 	h.wantTree(pool.Of(all...)...)
-	h.Kill()
-	h.run()
+	h.again()
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	after := h.made("after", class)
 	h.wantTree(pool.Of(append(all, after.Name)...)...)
@@ -106,7 +105,7 @@ func TestStateDirectoryLost(t *testing.T) {
 		t.Error("the pool is open and not remembered")
 	}
 	three := h.made("three", class)
-	w.removes("one", one.Name)
+	w.Removes("one", one.Name)
 	h.wantTree(pool.Of(two.Name, three.Name)...)
 }
 
@@ -181,7 +180,7 @@ func (h *host) asksForTheLast(try, class, looks string, fill func() (empty func(
 	hosttest.Unmount(w, looks)
 	pv := w.Bound(claim.Name)
 	h.wantTree(pool.Of(pv.Name)...)
-	w.removes(claim.Name, pv.Name)
+	w.Removes(claim.Name, pv.Name)
 	h.wantTree()
 	return told
 }
@@ -292,9 +291,7 @@ func entriesOf(t *testing.T, dir string) string {
 // codes of status and volumes and by a gauge, and not only in the moment in which it was found.
 func TestLostVolumeStaysTold(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	class := w.Class("c", immediate)
 	lost, kept := h.made("lost", class), h.made("kept", class)
 	gauge := func(state string, n int) {

@@ -71,7 +71,7 @@ func (h *host) eventful() {
 	w.grow("2Mi")
 	s.ready("snap", s.ask("snap", origin, w.Provisioner, "Delete"))
 	gone := h.made("gone", class)
-	w.removes("gone", gone.Name)
+	w.Removes("gone", gone.Name)
 	w.refused(w.claim("large", class, "1Ti", annotate(provisionOnNode, h.node)), "NotEnoughSpace")
 }
 
@@ -117,9 +117,7 @@ func (p *scraper) up() (page string) {
 // has them.
 func TestDaemonIsDownOrAbsent(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	p := w.prometheus(address)
 	any := func(alerts.Samples) bool { return true }
 	down := w.recordsOf("Down", p.up, any)

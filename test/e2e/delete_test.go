@@ -27,8 +27,7 @@ const (
 // made is a claim that is bound on the host, with a file in its volume.
 func (h *host) made(name, class string) *corev1.PersistentVolume {
 	h.w.Helper()
-	h.w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
-	pv := h.w.Bound(name)
+	pv := h.w.bound(name, class, "1Mi", annotate(provisionOnNode, h.node))
 	h.w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
 	return pv
 }
@@ -36,12 +35,10 @@ func (h *host) made(name, class string) *corev1.PersistentVolume {
 // What is mounted in a volume keeps it in the trash, until it is unmounted.
 func TestDelete(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	class := w.Class("c", immediate)
 	one, two := h.made("one", class), h.made("two", class)
-	w.removes("one", one.Name)
+	w.Removes("one", one.Name)
 	if _, err := os.Lstat(filepath.Join(h.mount, one.Name)); !os.IsNotExist(err) {
 		t.Errorf("the object is gone and the directory is not: %v", err)
 	}
@@ -50,7 +47,7 @@ func TestDelete(t *testing.T) {
 	inside := filepath.Join(h.mount, two.Name, "inside")
 	w.Must(os.Mkdir(inside, 0o700))
 	hosttest.Mount(t, "-t", "tmpfs", "none", inside)
-	w.removes("two", two.Name)
+	w.Removes("two", two.Name)
 	w.Eventually("it cannot be purged", func() bool {
 		return strings.Contains(h.Log(), "reason=PurgeIncomplete")
 	})
@@ -68,7 +65,7 @@ func TestDeleteVolumeBeforeClaim(t *testing.T) {
 	w.Must(w.pvs().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
 	other := h.made("other", w.Class("d", immediate)) // the daemon has seen what came before it
 	h.wantTree(pool.Of(pv.Name, other.Name)...)
-	w.removes("data", pv.Name)
+	w.Removes("data", pv.Name)
 	h.wantTree(pool.Of(other.Name)...)
 }
 
@@ -77,18 +74,14 @@ func TestRetain(t *testing.T) {
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
 	w.DeleteClaim("data")
-	w.phase(pv.Name, corev1.VolumeReleased)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	// The operator deletes the object: it may go, and the data stays, also across a restart.
 	w.Must(w.pvs().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
-	h.Kill()
-	h.run()
+	h.again()
 	other := h.made("other", w.Class("d", immediate))
 	h.wantTree(pool.Of(pv.Name, other.Name)...)
-	data, err := os.ReadFile(filepath.Join(h.mount, pv.Name, "data"))
-	if string(data) != "data" {
-		t.Errorf("the data is %q, %v", data, err)
-	}
+	h.wantData(filepath.Join(h.mount, pv.Name), "data")
 }
 
 func TestArchive(t *testing.T) {
@@ -96,14 +89,10 @@ func TestArchive(t *testing.T) {
 	h := w.newHost("a", `on_delete = "archive"`).run()
 	pv := h.made("data", w.Class("c", immediate))
 	gone := h.made("gone", w.Class("d", immediate, fixture.Parameters("onDelete", "delete")))
-	w.DeleteClaim("data")
-	w.removes("gone", pv.Name)
-	w.Must(w.WaitVolumeGone(w.Soon(), gone.Name))
+	w.Removes("data", pv.Name)
+	w.Removes("gone", gone.Name)
 	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
-	data, err := os.ReadFile(filepath.Join(h.ours("archive"), pv.Name, "data"))
-	if string(data) != "data" {
-		t.Errorf("the archived data is %q, %v", data, err)
-	}
+	h.wantData(filepath.Join(h.ours("archive"), pv.Name), "data")
 }
 
 // hostOfTwoPools runs a daemon that has a pool "other" besides, a plain directory, and returns
@@ -151,18 +140,14 @@ func TestForgedVolumes(t *testing.T) {
 		})
 	}
 	h.wantTree(before...)
-	if _, err := os.Stat(filepath.Join(other, "precious")); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(other, "precious")))(w)
 }
 
 // The name and path of a real volume whose record was removed: a directory without a record is
 // foreign, whatever the object says. When it is taken away, the object goes without a restart.
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	pv := h.made("data", w.Class("c", immediate))
 	trouble := w.records("VolumeTrouble", address)
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
@@ -198,7 +183,7 @@ func TestLargeVolumeGoesAtOnce(t *testing.T) {
 		}
 		return false
 	})
-	w.removes("data", pv.Name)
+	w.Removes("data", pv.Name)
 	if n := left.Load(); n != files+1 { // and the one of made
 		t.Errorf("the object went when %d of %d files were left", n, files+1)
 	}
@@ -220,12 +205,10 @@ func TestPoolNotConfiguredAnyMore(t *testing.T) {
 	w.event(pv, "UnknownPool")
 	// An object that keeps its data may go when it is deleted.
 	w.DeleteClaim("kept")
-	w.phase(kept.Name, corev1.VolumeReleased)
+	w.Phase(kept.Name, corev1.VolumeReleased)
 	w.Must(w.pvs().Delete(w.Ctx, kept.Name, metav1.DeleteOptions{}))
 	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
 	for _, v := range []string{pv.Name, kept.Name} {
-		if _, err := os.Stat(filepath.Join(other, v, "data")); err != nil {
-			t.Error(err)
-		}
+		need(os.Stat(filepath.Join(other, v, "data")))(w)
 	}
 }

@@ -153,14 +153,54 @@ func (w *environment) claims() ([]string, error) {
 	return names, nil
 }
 
-// refused waits for an event with the reason on the claim, and returns its message.
-func (w *environment) refused(c *corev1.PersistentVolumeClaim, reason string) string {
+// refused waits for an event with the reason on the claim, wants each of these texts in its message,
+// and returns that.
+func (w *environment) refused(
+	c *corev1.PersistentVolumeClaim, reason string, want ...string,
+) (message string) {
 	w.Helper()
 	e := w.event(c, reason)
 	if e.Type != corev1.EventTypeWarning {
 		w.Errorf("event %s is %s, want Warning", e.Reason, e.Type)
 	}
+	for _, text := range want {
+		if !strings.Contains(e.Message, text) {
+			w.Errorf("claim %s: %s says %q, and not %q", c.Name, reason, e.Message, text)
+		}
+	}
 	return e.Message
+}
+
+// bound makes a claim, and waits until it is bound.
+func (w *environment) bound(
+	name, class, size string, change ...func(*corev1.PersistentVolumeClaim),
+) *corev1.PersistentVolume {
+	w.Helper()
+	w.claim(name, class, size, change...)
+	return w.Bound(name)
+}
+
+// boundOn waits until a claim is bound, and wants its volume on a host.
+func (w *environment) boundOn(name string, h *host) {
+	w.Helper()
+	if on := w.Bound(name).Labels[nodeLabel]; on != h.node {
+		w.Errorf("the volume of claim %s is on %s, want %s", name, on, h.node)
+	}
+}
+
+// served is a host whose daemon runs and serves its metrics at the address.
+func (w *environment) served(name string, extra ...string) (h *host, address string) {
+	w.Helper()
+	h = w.newHost(name, extra...)
+	address = h.metrics()
+	return h.run(), address
+}
+
+// again kills the daemon and starts it.
+func (h *host) again() {
+	h.w.Helper()
+	h.Kill()
+	h.run()
 }
 
 // tree is the names of everything in the pool (pool.Tree).
@@ -170,12 +210,6 @@ func (h *host) ours(dir string) string { return filepath.Join(h.mount, ".hostpat
 
 // wantTree waits until the pool holds exactly these.
 func (h *host) wantTree(want ...string) { h.w.Helper(); h.w.WantTree(h.node, h.mount, want...) }
-
-// refusedVolume waits for a Warning event with the reason on a volume object.
-func (w *environment) refusedVolume(pv *corev1.PersistentVolume, reason string) {
-	w.Helper()
-	w.event(pv, reason)
-}
 
 func hosttestDir(t *testing.T, name string) string {
 	t.Helper()

@@ -23,8 +23,7 @@ func TestSharedForgedLease(t *testing.T) {
 	}
 	w.holder(nodes, anyNode)
 	class, right := w.Class("c", immediate), w.lease().Annotations["hostpath-provisioner/marker"]
-	w.claim("before", class, "1Mi")
-	w.Bound("before")
+	w.bound("before", class, "1Mi")
 	for _, c := range []struct{ name, patch, told string }{
 		{"marker", `{"metadata":{"annotations":{"hostpath-provisioner/marker":"forged"}}}`, "its marker is forged"},
 		{"holder", `{"spec":{"holderIdentity":"x\u001b[2J_y"}}`, `its holder is "x\x1b[2J_y"`},
@@ -64,12 +63,10 @@ func TestSharedForgedForAnother(t *testing.T) {
 	w.holder(nodes, anyNode)
 	marker := w.lease().Annotations["hostpath-provisioner/marker"]
 	class := w.Class("c", immediate)
-	w.claim("before", class, "1Mi")
-	w.Bound("before")
+	w.bound("before", class, "1Mi")
 	wrong.runOnOtherStorage()
 	w.forge(`{"spec":{"holderIdentity":null},"metadata":{"annotations":{"hostpath-provisioner/marker":"` + wrong.marker() + `"}}}`)
-	w.claim("after", class, "1Mi")
-	w.Bound("after")
+	w.bound("after", class, "1Mi")
 	w.wantLease(nodes[:1], marker)
 	wrong.do("sh", "-c", "! ls "+wrong.mount+" | grep pvc-")
 }

@@ -168,7 +168,7 @@ func TestForgetNode(t *testing.T) {
 	w.DeleteClaim("kept")
 	w.deleteVolume(going.Name)
 	w.DeleteClaim("going")
-	w.phase(kept.Name, corev1.VolumeReleased)
+	w.Phase(kept.Name, corev1.VolumeReleased)
 	w.Must(w.nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
 	tree, claim := a.tree(), w.get("data")
 
@@ -203,9 +203,7 @@ func TestForgetNode(t *testing.T) {
 	a.made("later", class) // the daemon has seen what came before it
 	a.orphaned(data, kept, going)
 	a.wantTree(slices.Concat(tree, pool.Of(w.Bound("later").Name))...)
-	if _, err := os.Stat(filepath.Join(a.mount, handle)); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(a.mount, handle)))(w)
 }
 
 // orphaned wants the data of volumes to be kept, and listed as such.

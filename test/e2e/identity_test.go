@@ -120,7 +120,7 @@ func TestOtherNodeName(t *testing.T) {
 			h.run()
 			w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 			h.wantTree(pool.Of(volumes...)...)
-			w.removes("empty", volumes[0])
+			w.Removes("empty", volumes[0])
 			h.wantTree(pool.Of(volumes[1])...)
 		})
 	}
@@ -173,7 +173,7 @@ func TestFromNode(t *testing.T) {
 		patch := []byte(`{"metadata":{"labels":{"hostpath-provisioner/node":"` + h.node + `"}}}`)
 		need(w.pvs().Patch(w.Ctx, pv, types.MergePatchType, patch, metav1.PatchOptions{}))(w)
 	}
-	w.removes("full", volumes[1])
+	w.Removes("full", volumes[1])
 	h.wantTree(pool.Of(volumes[0], volumes[2])...)
 }
 
@@ -328,7 +328,7 @@ func TestClusterUnknown(t *testing.T) {
 	if m := h.marker(h.ours("pool.json")); m["cluster"] != nil || m["node"] != h.node {
 		t.Errorf("the marker is %v", m)
 	}
-	w.removes("full", volumes[1])
+	w.Removes("full", volumes[1])
 	h.wantTree(pool.Of(volumes[0])...)
 }
 

@@ -99,7 +99,7 @@ func TestImportBesideOldDaemon(t *testing.T) {
 				later := w.Bound("later").Name
 				a.wantTree(slices.Concat(tree, pool.Of(later))...)
 			}
-			w.removes("other", other.Name)
+			w.Removes("other", other.Name)
 			w.Eventually("what is deleted goes on the new node", func() bool {
 				_, err := os.Stat(filepath.Join(b.mount, other.Name))
 				return os.IsNotExist(err)

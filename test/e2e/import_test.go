@@ -70,8 +70,7 @@ func (h *host) follows(claim string) *corev1.PersistentVolume {
 // writes makes a claim of a class on the host, and puts a file into its volume.
 func (h *host) writes(name, class string) *corev1.PersistentVolume {
 	h.w.Helper()
-	h.w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
-	pv := h.w.Bound(name)
+	pv := h.w.bound(name, class, "1Mi", annotate(provisionOnNode, h.node))
 	file := filepath.Join(h.mount, pv.Name, "data")
 	h.w.Must(os.WriteFile(file, []byte(name), 0o600))
 	return pv
@@ -300,7 +299,7 @@ func TestImportNewCluster(t *testing.T) {
 	}
 	w.Must(w.WaitVolumeGone(w.Soon(), volumes["taken"].Name))
 	b.wantData(filepath.Join(b.mount, volumes["taken"].Name), "taken")
-	w.removes("data", volumes["data"].Name)
+	w.Removes("data", volumes["data"].Name)
 	w.DeleteClaim("taken")
 	args = []string{"import", "fast", "--new-cluster", "--claims"}
 	b.call(args...).ends(1, "an administrator's kube")

@@ -46,9 +46,7 @@ func (w *environment) capacityInPlaceOfADriver() {
 	w.awaitCompared(class, small.node, large.node)
 	w.claim("data", class, "120Mi")
 	w.pod("user", []string{small.node, large.node}, "data")
-	if pv := w.Bound("data"); pv.Labels["hostpath-provisioner/node"] != large.node {
-		w.Errorf("the volume is on %s", pv.Labels["hostpath-provisioner/node"])
-	}
+	w.boundOn("data", large)
 	w.awaitPublished(own, func(all map[string]int64) bool { return all[large.node] < 120 })
 	huge := w.claim("huge", class, "1Gi")
 	w.pod("waiting", []string{small.node, large.node}, "huge")

@@ -72,7 +72,7 @@ func TestInPlaceOfKubevirt(t *testing.T) {
 	w.Must(s.Publish(w.Soon(), "new", theirs))
 	h.reads(s, "running", one)
 	h.reads(s, "new", one)
-	w.removes("two", two.Name)
+	w.Removes("two", two.Name)
 	h.wantTree(one.Name, "ours/volumes/"+one.Name+".json")
 
 	h.adopts("--undo")

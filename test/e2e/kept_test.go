@@ -61,9 +61,7 @@ func (h *host) wantData(path, want string) {
 // or removed, as the documents say.
 func TestDecidedOtherwise(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	class := w.Class("c", immediate)
 	pvs, all := map[string]*corev1.PersistentVolume{}, []string{}
 	for _, name := range []string{"retained", "forced", "again", "released", "cleared", "archived", "halved"} {
@@ -79,7 +77,7 @@ func TestDecidedOtherwise(t *testing.T) {
 			h.cutShort(pv, "trash", false)
 		}
 		w.DeleteClaim(name)
-		w.phase(pv.Name, corev1.VolumeReleased)
+		w.Phase(pv.Name, corev1.VolumeReleased)
 		switch name {
 		case "cleared":
 			w.patchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)
@@ -104,7 +102,7 @@ func TestDecidedOtherwise(t *testing.T) {
 	for _, name := range []string{"released", "cleared"} {
 		w.event(w.Volume(pvs[name].Name), "VolumePutBack")
 	}
-	w.phase(pvs["cleared"].Name, corev1.VolumeAvailable)
+	w.Phase(pvs["cleared"].Name, corev1.VolumeAvailable)
 	w.Eventually("the two that were forced off are told", func() bool {
 		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
 	})
@@ -143,8 +141,7 @@ func (h *host) useAgain(was *corev1.PersistentVolume, class string) {
 	pv.Spec.ClaimRef, pv.Status = nil, corev1.PersistentVolumeStatus{}
 	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	createIn(h.w, h.w.pvs(), pv)
-	h.w.claim("used-again", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
-	h.w.Bound("used-again")
+	h.w.bound("used-again", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
 	h.w.Eventually("its directory is put back", func() bool {
 		_, err := os.Stat(filepath.Join(cluster.PathOf(was), "data"))
 		return err == nil
@@ -184,7 +181,7 @@ func TestArchivedComesBack(t *testing.T) {
 	}
 	var all []string
 	for _, pv := range []*corev1.PersistentVolume{one, half} {
-		w.removes(pv.Spec.ClaimRef.Name, pv.Name)
+		w.Removes(pv.Spec.ClaimRef.Name, pv.Name)
 		all = append(all, "ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
 	}
 	h.wantTree(all...)

@@ -27,7 +27,7 @@ func TestLabelsLost(t *testing.T) {
 	relabel(theirs, `"another"`)
 	relabel(released, "null")
 	w.DeleteClaim("released")
-	w.phase(released.Name, corev1.VolumeReleased)
+	w.Phase(released.Name, corev1.VolumeReleased)
 	w.retain(kept.Name)
 	w.DeleteClaim("kept")
 	w.deleteVolume(kept.Name)
@@ -70,7 +70,7 @@ func TestProvisionerLost(t *testing.T) {
 	w.event(w.Volume(bound.Name), "LabelsMissing")
 	annotate(failed, "null")
 	w.DeleteClaim("failed")
-	w.phase(failed.Name, corev1.VolumeFailed)
+	w.Phase(failed.Name, corev1.VolumeFailed)
 	w.event(w.Volume(failed.Name), "LabelsMissing")
 	for _, pv := range []*corev1.PersistentVolume{bound, failed} {
 		annotate(pv, fmt.Sprintf("%q", w.Provisioner))

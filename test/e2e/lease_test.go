@@ -107,8 +107,7 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 	class := w.Class("c", immediate)
 	for name, inTrash := range map[string]bool{"before": false, "after": true} {
 		w.holder([]*node{n}, anyNode)
-		w.claim(name, class, "1Mi")
-		pv := w.Bound(name)
+		pv := w.bound(name, class, "1Mi")
 		w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
 		lost := make(chan struct{})
 		door.next(func() bool {

@@ -62,7 +62,7 @@ func TestNodeJoinsAgain(t *testing.T) {
 	if now := h.follows("data"); now.UID != data.UID {
 		t.Errorf("the volume is %+v", now.ObjectMeta)
 	}
-	w.removes("going", going.Name)
+	w.Removes("going", going.Name)
 }
 
 // The pool's filesystem is copied to a larger disk, by the page's commands, and mounted in its
@@ -86,7 +86,7 @@ func TestLargerDisk(t *testing.T) {
 		t.Errorf("the volume is %+v", now.ObjectMeta)
 	}
 	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(w.Bound("large")), "data"), nil, 0o600))
-	w.removes("going", going.Name)
+	w.Removes("going", going.Name)
 	if phase := w.Bound("data").Status.Phase; phase != corev1.VolumeBound {
 		t.Errorf("the volume is %s", phase)
 	}
@@ -112,5 +112,5 @@ func TestPoolRenamed(t *testing.T) {
 	if now.UID == before.UID || now.Labels["hostpath-provisioner/pool"] != "second" {
 		t.Errorf("the volume is %+v", now.ObjectMeta)
 	}
-	w.removes("data", before.Name)
+	w.Removes("data", before.Name)
 }

@@ -50,7 +50,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	if log := second.Log(); strings.Contains(log, "reason=ProvisioningSucceeded") {
 		t.Errorf("the second daemon provisioned:\n%s", log)
 	}
-	w.removes("one", one.Name)
+	w.Removes("one", one.Name)
 	if _, err := os.Stat(second.Path("state", "pools", "fast.json")); !os.IsNotExist(err) {
 		t.Errorf("the second daemon remembers a pool that it never had: %v", err)
 	}

@@ -43,28 +43,22 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 		n.run()
 	}
 	class := w.Class("c", immediate)
-	w.claim("one", class, "1Mi", mode(corev1.ReadWriteMany))
-	one := w.Bound("one")
+	one := w.bound("one", class, "1Mi", mode(corev1.ReadWriteMany))
 	first := w.holder(nodes, anyNode)
 	first.unmount()
-	w.claim("two", class, "1Mi")
-	two := w.Bound("two")
+	two := w.bound("two", class, "1Mi")
 	second := w.holder(nodes, but(first))
-	w.removes("one", one.Name)
+	w.Removes("one", one.Name)
 	second.wantTree(pool.Of(two.Name)...)
 
 	limited := w.claim("limited", w.Class("q", immediate, fixture.Parameters("cephFSQuota", "true")), "1Mi")
-	if got := w.refused(limited, "QuotaUnsupported"); !strings.Contains(got, "ceph.quota.max_bytes") {
-		t.Errorf("message %q", got)
-	}
+	w.refused(limited, "QuotaUnsupported", "ceph.quota.max_bytes")
 	w.DeleteClaim("limited")
 	second.wantTree(pool.Of(two.Name)...)
 
 	fs.Fail(unix.EACCES, hungfs.Mkdir)
 	squashed := w.claim("squashed", class, "1Mi")
-	if got := w.refused(squashed, "ProvisioningFailed"); !strings.Contains(got, "root_squash") {
-		t.Errorf("message %q", got)
-	}
+	w.refused(squashed, "ProvisioningFailed", "root_squash")
 	fs.Fail(0, hungfs.Mkdir)
 	three := w.Bound("squashed")
 
@@ -122,8 +116,7 @@ func TestSharedNotImmutable(t *testing.T) {
 		n.run()
 	}
 	w.Must(nodes[0].WaitStatus(w.Soon(), "immutable"))
-	w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
+	w.bound("data", w.Class("c", immediate), "1Mi")
 	w.holder(nodes, func(n *node) bool { return n == nodes[1] })
 }
 

@@ -42,7 +42,7 @@ func TestNodeOfOtherHost(t *testing.T) {
 	report("11111111-2222-3333-4444-555555555555")
 	w.Must(h.WaitStatus(w.Soon(), "pool fast is closed"))
 	w.DeleteClaim("data")
-	w.phase(pv.Name, corev1.VolumeReleased)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	h.wantTree(pool.Of(pv.Name)...)
 	report(strings.TrimSpace(string(boot)))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
@@ -89,7 +89,7 @@ func TestTwoHostsOfOneName(t *testing.T) {
 	taken()
 	w.Must(h.WaitStatus(w.unhurried(), "pool fast is closed")) // it renews its lease twice a minute
 	w.DeleteClaim("data")
-	w.phase(pv.Name, corev1.VolumeReleased)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	h.wantTree(pool.Of(pv.Name)...)
 	free()
 	w.Must(w.WaitVolumeGone(w.unhurried(), pv.Name))

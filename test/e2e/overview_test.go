@@ -127,7 +127,7 @@ func TestCordon(t *testing.T) {
 	for _, command := range []string{"status", "check"} {
 		h.call(command).ends(3, "cordoned", "hint: to have new volumes again")
 	}
-	w.removes("before", before.Name)
+	w.Removes("before", before.Name)
 	h.stop()
 	h.run()
 	w.refused(w.claim("later", class, "8Mi"), "PoolCordoned")

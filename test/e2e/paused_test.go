@@ -26,8 +26,7 @@ func TestPausedSnapshot(t *testing.T) {
 	s := w.snapshots()
 	root := w.kubeletRoot()
 	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `source = "csi"`, `snapshots = "paused"`).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
-	w.claim("data", w.Class("c", immediate), "10Mi")
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("c", immediate), "10Mi")
 	dir := h.writeAll(pv)
 
 	content := s.ask("early", pv, w.Provisioner, "Delete")

@@ -159,7 +159,7 @@ func (p peer) publish(h *host, pv *corev1.PersistentVolume) *corev1.PersistentVo
 	w := h.w
 	w.Helper()
 	createIn(w, w.pvs(), pv)
-	return w.phase(pv.Name, corev1.VolumeBound)
+	return w.Phase(pv.Name, corev1.VolumeBound)
 }
 
 func keepPolicy(pv *corev1.PersistentVolume) {

@@ -45,9 +45,7 @@ func TestReload(t *testing.T) {
 	h.call("prepare", "slow").ends(0)
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Bound("new")
-	if _, err := os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))))(w)
 	h.refusesFarPool(good)
 }
 
@@ -102,9 +100,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 // alert.
 func TestStatusAndMetrics(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	h.made("data", w.Class("c", immediate))
 	mend := "mends it with: hostpath-provisioner manifests --no-classes --provisioner " + w.Provisioner + " --namespace hostpath-provisioner | kubectl apply -f -"
 	w.Eventually("the missing right is logged", func() bool { return strings.Count(h.Log(), mend) == 1 })
@@ -239,9 +235,7 @@ func page(w *environment, url string) string {
 // the next start end with 78. The running daemon says so by itself, and takes it back.
 func TestTypoIsToldWithoutASignal(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	good := h.config()
 	inForce := func(n int) {
 		t.Helper()

@@ -91,8 +91,7 @@ func TestWorkUnderWay(t *testing.T) {
 		h := w.newNodes(mount, []string{"a"})[0].host
 		address := h.metrics()
 		h.run()
-		w.claim("data", w.Class("c", immediate), "1Mi")
-		pv := w.Bound("data")
+		pv := w.bound("data", w.Class("c", immediate), "1Mi")
 		for i := range 1100 {
 			w.Must(os.WriteFile(filepath.Join(mount, pv.Name, fmt.Sprint(i)), nil, 0o600))
 		}

@@ -59,8 +59,7 @@ func TestTenClaimsDoNotFit(t *testing.T) {
 	if len(bound) != 4 || !strings.Contains(told, "the claim requests 100Gi") || !strings.Contains(told, "and 400 GiB is promised to volumes") {
 		t.Errorf("bound are %v; the others were told %q", bound, told)
 	}
-	h.Kill()
-	h.run()
+	h.again()
 	w.Eventually("the records are counted", func() bool { return h.promised() == 400<<30 })
 	if more, told := w.settled(class, "100Gi", "later"); len(more) > 0 || !strings.Contains(told, "400 GiB is promised") {
 		t.Errorf("after a restart: %v, %q", more, told)
@@ -101,8 +100,7 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	}
 	config := h.config()
 	w.Must(h.Configure(strings.Replace(config, "overcommit = 3", "", 1)))
-	h.Kill()
-	h.run()
+	h.again()
 	for _, name := range numbered("data", 4) {
 		w.Bound(name)
 	}
@@ -128,8 +126,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 	address := h.metrics()
 	h.run()
 	class := w.Class("c", immediate)
-	w.claim("first", class, "100Mi")
-	w.Bound("first")
+	w.bound("first", class, "100Mi")
 	metrics := func() string { return page(w, "http://"+address+"/metrics") }
 	w.Eventually("it is counted", func() bool { return h.promised() == 100<<20 })
 	for _, command := range []string{"check", "status"} {
@@ -137,8 +134,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 	}
 	promised := w.records("PoolPromised", address)
 	free := h.pool().Free
-	w.claim("rest", class, fmt.Sprint(free-11<<10))
-	w.Bound("rest")
+	w.bound("rest", class, fmt.Sprint(free-11<<10))
 	w.Eventually("the status tells it", func() bool { return h.pool().Reason == "Promised" })
 	if now := h.pool(); now.Open || !now.Full || now.Free != 11<<10 || now.Used == 0 {
 		t.Errorf("%+v", now)

@@ -91,8 +91,7 @@ func TestWebhookDown(t *testing.T) {
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate, fixture.Expandable)
 	w.claim("grows", class, "1Mi")
-	w.claim("goes", class, "1Mi")
-	goes := w.Bound("goes")
+	goes := w.bound("goes", class, "1Mi")
 	w.Bound("grows")
 	up := w.webhookDown(ruleOf("", "v1", "persistentvolumes"),
 		`(object == null ? oldObject : object).metadata.annotations["pv.kubernetes.io/provisioned-by"] == "`+w.Provisioner+`"`)

@@ -38,15 +38,11 @@ func TestComesBack(t *testing.T) {
 		}
 		w.event(w.Volume(claim.Spec.VolumeName), reason)
 	}
-	if data, err := os.ReadFile(filepath.Join(cluster.PathOf(back), "data")); string(data) != "back" {
-		t.Errorf("what was put back has the data %q, %v", data, err)
-	}
+	h.wantData(cluster.PathOf(back), "back")
 	h.wantTree(append(pool.Of(back.Name, stays.Name), "ours/trash/"+emptied.Name+"~", "ours/volumes/"+emptied.Name+".json")...)
-	if data, err := os.ReadFile(filepath.Join(h.ours("trash"), emptied.Name+"~", "data")); string(data) != "emptied" {
-		t.Errorf("what was left has the data %q, %v", data, err)
-	}
+	h.wantData(filepath.Join(h.ours("trash"), emptied.Name+"~"), "emptied")
 	for _, pv := range []*corev1.PersistentVolume{back, emptied, gone} {
-		w.removes(pv.Spec.ClaimRef.Name, pv.Name)
+		w.Removes(pv.Spec.ClaimRef.Name, pv.Name)
 	}
 	h.wantTree(pool.Of(stays.Name)...)
 }

@@ -57,7 +57,7 @@ func TestRetainNeedsNoDaemon(t *testing.T) {
 		w.DeleteClaim(claim)
 	}
 	for _, name := range []string{pv.Name, empty.Name} {
-		w.phase(name, corev1.VolumeReleased)
+		w.Phase(name, corev1.VolumeReleased)
 		w.Must(w.pvs().Delete(w.Ctx, name, metav1.DeleteOptions{}))
 		w.Must(w.WaitVolumeGone(w.Soon(), name))
 	}
@@ -93,7 +93,7 @@ func TestRetainAndDelete(t *testing.T) {
 	// Each object before its claim.
 	for claim, pv := range map[string]string{"kept": kept.Name, "turned": turned.Name} {
 		w.Must(w.pvs().Delete(w.Ctx, pv, metav1.DeleteOptions{}))
-		w.removes(claim, pv)
+		w.Removes(claim, pv)
 	}
 	h.awaitRetained(turned.Name)
 	h.wantTree(pool.Of(turned.Name)...)

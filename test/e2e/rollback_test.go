@@ -99,8 +99,7 @@ func TestSharedRestored(t *testing.T) {
 		n.run()
 	}
 	class := w.Class("c", immediate)
-	w.claim("before", class, "1Mi")
-	before := w.Bound("before")
+	before := w.bound("before", class, "1Mi")
 	file := filepath.Join(cluster.PathOf(before), "data")
 	w.Must(os.WriteFile(file, []byte("before"), 0o600))
 	w.again(keepData)
@@ -109,13 +108,11 @@ func TestSharedRestored(t *testing.T) {
 	first.Kill()
 	w.holder(nodes, but(first))
 	first.run()
-	w.claim("lost", class, "1Mi")
-	w.Bound("lost")
+	w.bound("lost", class, "1Mi")
 	w.reach(w.version() + 500) // more than the components write when they start
 
 	w.again(restoreData)
-	w.claim("after", class, "1Mi")
-	w.Bound("after")
+	w.bound("after", class, "1Mi")
 	w.workers(nodes)
 
 	for _, n := range nodes {

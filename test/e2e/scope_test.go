@@ -78,7 +78,7 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		volumes := h.emptyAndFull()
 		h.scoped("node", "every-node", true)
 		w.Eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
-		w.removes("full", volumes[1])
+		w.Removes("full", volumes[1])
 		h.wantTree(pool.Of(volumes[0])...)
 	})
 	t.Run("shared", func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		a.run()
 		b.stop()
 		w.holder(nodes, func(n *node) bool { return n == a })
-		w.removes("empty", volumes[0])
+		w.Removes("empty", volumes[0])
 		a.wantTree()
 	})
 }
@@ -128,7 +128,7 @@ func TestScopeByTheMarker(t *testing.T) {
 	a.run()
 	a.wantClosed("ScopeChanged", "is a pool that nodes share by its marker, and the pool has scope node")
 	w.DeleteClaim("full")
-	w.removes("empty", volume)
+	w.Removes("empty", volume)
 	w.Eventually("nothing is left in the pool", func() bool { out, _ := b.Call("volumes", "fast"); return !strings.Contains(out, "pvc-") })
 	b.stop()
 	a.call("prepare", "fast").fails("nodes share by its marker")

@@ -188,9 +188,7 @@ func TestClaimBoundElsewhere(t *testing.T) {
 	w.boundElsewhere(h, "empty", class, func(*corev1.PersistentVolume) {})
 	w.event(full, "ClaimStillExists")
 	h.wantTree(pool.Of(full.Name)...)
-	if _, err := os.Stat(filepath.Join(h.mount, full.Name, "data")); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(h.mount, full.Name, "data")))(w)
 	if c := w.get("empty"); c.Spec.VolumeName != "by-hand-empty" || c.DeletionTimestamp != nil {
 		t.Errorf("the claim is %+v", c)
 	}

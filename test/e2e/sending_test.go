@@ -84,9 +84,7 @@ func TestSendLosesNoWrite(t *testing.T) {
 	b.receives(a.sent(pv.Name)).ends(0)
 	got := cluster.PathOf(b.follows("data"))
 	for _, name := range []string{"late", "written", "last"} {
-		if _, err := os.Stat(filepath.Join(got, name)); err != nil {
-			t.Error(err)
-		}
+		need(os.Stat(filepath.Join(got, name)))(w)
 	}
 }
 
@@ -96,8 +94,7 @@ func TestSendLosesNoWrite(t *testing.T) {
 func TestSendResumed(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	w.claim("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
 	dir := cluster.PathOf(pv)
 	put := func(i int, text string) {
 		file := filepath.Join(dir, fmt.Sprint("large-", i))
@@ -119,8 +116,7 @@ func TestSendResumed(t *testing.T) {
 		if from == nil {
 			t.Fatal(said)
 		}
-		b.Kill()
-		b.run() // it sweeps staging
+		b.again() // it sweeps staging
 		b.showsNothing()
 		put(i, "changed")
 		put(17+i, "new")
@@ -176,8 +172,7 @@ func (h *host) sendsWhile(pv string, during func()) (stream []byte, said answer)
 func TestSendIncremental(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	w.claim("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
 	dir, before := cluster.PathOf(pv), b.tree()
 	large := bytes.Repeat([]byte("large"), 1<<19)
 	put := func(name, text string) {
@@ -206,8 +201,7 @@ func TestSendIncremental(t *testing.T) {
 		t.Errorf("what changed is %d bytes", len(more))
 	}
 	b.receives(more[:len(more)-1]).fails() // takes nothing of the base
-	b.Kill()
-	b.run() // it sweeps staging
+	b.again()                              // it sweeps staging
 	said = b.receives(more).ends(0)
 	next := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)[1]
 	b.refusesStream(more, "goes on from another one than was received here")
@@ -257,8 +251,7 @@ func TestReceiveIsPromised(t *testing.T) {
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
 	class := w.Class("c", immediate)
 	b.writes("before", class) // so that the daemon has counted
-	w.claim("large", class, "50Mi", annotate(provisionOnNode, a.node))
-	pv := w.Bound("large")
+	pv := w.bound("large", class, "50Mi", annotate(provisionOnNode, a.node))
 	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte("large"), 0o600))
 	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "more"),
 		bytes.Repeat([]byte("large"), 1<<20), 0o600))

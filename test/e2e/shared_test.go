@@ -110,15 +110,13 @@ func TestSharedMountLost(t *testing.T) {
 	nodes := w.threeNodes()
 	class := w.Class("c", immediate)
 	first := w.holder(nodes, anyNode)
-	w.claim("before", class, "1Mi")
-	before := w.Bound("before")
+	before := w.bound("before", class, "1Mi")
 	began := time.Now()
 	first.unmount()
-	w.claim("meanwhile", class, "1Mi")
-	meanwhile := w.Bound("meanwhile")
+	meanwhile := w.bound("meanwhile", class, "1Mi")
 	t.Logf("claim to Bound while the leader's mount was lost: %s", time.Since(began).Round(time.Millisecond))
 	second := w.holder(nodes, but(first))
-	w.removes("before", before.Name)
+	w.Removes("before", before.Name)
 	second.wantTree(pool.Of(meanwhile.Name)...)
 	// It comes back and takes over again when all others are gone.
 	first.remount()
@@ -129,7 +127,7 @@ func TestSharedMountLost(t *testing.T) {
 		}
 	}
 	w.holder(nodes, func(n *node) bool { return n == first })
-	w.removes("meanwhile", meanwhile.Name)
+	w.Removes("meanwhile", meanwhile.Name)
 	first.wantTree()
 }
 
@@ -141,8 +139,7 @@ func TestSharedLeaderKilled(t *testing.T) {
 	first := w.holder(nodes, anyNode)
 	began := time.Now()
 	first.Kill()
-	w.claim("data", class, "1Mi")
-	pv := w.Bound("data")
+	pv := w.bound("data", class, "1Mi")
 	t.Logf("claim to Bound after the leader was killed: %s", time.Since(began).Round(time.Millisecond))
 	w.holder(nodes, but(first)).wantTree(pool.Of(pv.Name)...)
 }
@@ -156,8 +153,7 @@ func TestSharedLeaderRestarts(t *testing.T) {
 	nodes[0].Kill()
 	began := time.Now()
 	nodes[0].run()
-	w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
+	w.bound("data", w.Class("c", immediate), "1Mi")
 	t.Logf("start to Bound on the node that held the lease: %s", time.Since(began).Round(time.Millisecond))
 }
 
@@ -222,15 +218,12 @@ func TestSharedAllClosed(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.threeNodes()
 	class := w.Class("c", immediate)
-	w.claim("before", class, "1Mi")
-	before := w.Bound("before")
+	before := w.bound("before", class, "1Mi")
 	for _, n := range nodes {
 		n.unmount()
 	}
 	claim := w.claim("data", class, "1Mi")
-	if got := w.refused(claim, "PoolClosed"); !strings.Contains(got, "no node can work in it; here ") || !strings.Contains(got, "is not a mount point") {
-		t.Errorf("message %q", got)
-	}
+	w.refused(claim, "PoolClosed", "no node can work in it; here ", "is not a mount point")
 	w.DeleteClaim("before")
 	w.event(before, "PoolClosed")
 	said := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.name=data,reason=PoolClosed"})

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,8 +21,7 @@ func TestImportOfOtherHandles(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
 	h := w.newHost("a", `snapshots = "copy"`).run()
-	w.claim("data", w.Class("c", immediate), "10Mi")
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("c", immediate), "10Mi")
 	handles := map[string]string{
 		"unknown": "snapshot-0", "volume": pv.Name, "above": "../" + pv.Name, "below": pv.Name + "/below", "ours": ".hostpath-provisioner",
 		"long": strings.Repeat("n", 4096), "absolute": h.mount + "/" + pv.Name,
@@ -34,9 +32,7 @@ func TestImportOfOtherHandles(t *testing.T) {
 	}
 	w.Must(s.api.Bind(s.Ctx, "above", of("above")))
 	claim := w.claim("waiting", w.Class("w", immediate), "10Mi", restore("above"))
-	if got := w.refused(claim, "DataSourceUnusable"); !strings.Contains(got, "it is not this node's") {
-		t.Errorf("message %q", got)
-	}
+	w.refused(claim, "DataSourceUnusable", "it is not this node's")
 	for name := range handles {
 		if status := s.status(of(name)); status["readyToUse"] == true {
 			t.Errorf("%s: %v", name, status)
@@ -65,13 +61,9 @@ func TestCopiesWait(t *testing.T) {
 
 	claims := w.pvcs()
 	w.Must(claims.Delete(w.Ctx, "data", metav1.DeleteOptions{}))
-	if got := w.refused(w.claim("of-going", class, "10Mi", from("data")), "DataSourceUnusable"); !strings.Contains(got, `claim "data": it is being deleted`) {
-		t.Errorf("message %q", got)
-	}
+	w.refused(w.claim("of-going", class, "10Mi", from("data")), "DataSourceUnusable", `claim "data": it is being deleted`)
 	b.stop()
-	if got := w.refused(w.claim("of-away", class, "10Mi", restore("snap")), "DataSourceUnusable"); !strings.Contains(got, "it is on node "+b.node) {
-		t.Errorf("message %q", got)
-	}
+	w.refused(w.claim("of-away", class, "10Mi", restore("snap")), "DataSourceUnusable", "it is on node "+b.node)
 	a.wantTree()
 	b.run()
 	w.Bound("of-away")
@@ -93,8 +85,7 @@ func TestSnapshotRemovedWhileOff(t *testing.T) {
 	}
 	restart(strings.Replace(config, `snapshots = "copy"`, `snapshots = "off"`, 1))
 	w.Must(w.api.Remove(w.Ctx, "snap", content))
-	w.claim("later", w.Class("later", immediate), "1Mi", annotate("kubevirt.io/provisionOnNode", h.node))
-	later := w.Bound("later")
+	later := w.bound("later", w.Class("later", immediate), "1Mi", annotate("kubevirt.io/provisionOnNode", h.node))
 	h.wantTree(pool.Of(pv.Name, handle, later.Name)...)
 	restart(config)
 	w.gone(content)
@@ -113,11 +104,8 @@ func TestSnapshotOfKubevirtsVolume(t *testing.T) {
 	h.adopts()
 	content := s.ask("snap", pv, csiDriver, "Delete")
 	s.ready("snap", content)
-	w.claim("restored", w.Class("c", immediate), "10Mi", restore("snap"))
-	restored := w.Bound("restored")
-	if text, err := os.ReadFile(filepath.Join(h.mount, restored.Name, "data")); err != nil || string(text) != "one" {
-		t.Errorf("restored %q, %v", text, err)
-	}
+	restored := w.bound("restored", w.Class("c", immediate), "10Mi", restore("snap"))
+	h.wantData(filepath.Join(h.mount, restored.Name), "one")
 	s.remove("snap", content)
 	node := w.nodeService(h.Daemon, csiDriver)
 	w.Must(node.Publish(w.Soon(), "p", csinode.Volume{PV: pv.Name, Attributes: pv.Spec.CSI.VolumeAttributes}))
@@ -131,8 +119,7 @@ func TestSnapshotReadyByPeople(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `snapshots = "copy"`).run()
-	w.claim("data", w.Class("c", immediate), "10Mi")
-	origin := w.Bound("data")
+	origin := w.bound("data", w.Class("c", immediate), "10Mi")
 	h.many(origin)
 	content := s.ask("snap", origin, w.Provisioner, "Delete")
 	patchIn(s.environment, s.api.Of("volumesnapshotcontents"), content, `{"status":{"readyToUse":true}}`, "status")
@@ -147,11 +134,8 @@ func TestSnapshotReadyByPeople(t *testing.T) {
 func TestSnapshotOfGivenVolume(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
-	h := w.newHost("a", `snapshots = "copy"`)
-	address := h.metrics()
-	h.run()
-	w.claim("data", w.Class("c", immediate), "10Mi")
-	pv := w.Bound("data")
+	h, address := w.served("a", `snapshots = "copy"`)
+	pv := w.bound("data", w.Class("c", immediate), "10Mi")
 	fails := w.records("SnapshotsFail", address)
 	h.stop()
 	content := s.ask("snap", pv, w.Provisioner, "Delete")

@@ -122,8 +122,7 @@ func TestSendVolume(t *testing.T) {
 	b.receives(stream).ends(0, "received before")
 	b.refusesStream(older, "the pool has a volume of this name")
 	b.call("volume", "drop", data.Name).ends(1, "has a PersistentVolume: delete its claim")
-	a.Kill()
-	a.run() // it looks at all records
+	a.again() // it looks at all records
 	w.Eventually("the old copy is retained", func() bool {
 		out, _ := a.Call("volumes", "fast")
 		return strings.Contains(out, data.Name) && strings.Contains(out, "retained")
@@ -137,7 +136,7 @@ func TestSendVolume(t *testing.T) {
 	a.follows("data")
 	b.receives(a.sent(csi.Name)).ends(0)
 	b.follows("csi")
-	w.removes("csi", csi.Name)
+	w.Removes("csi", csi.Name)
 	b.wantTree(append(before, pool.Of(data.Name)...)...) // the copy that was sent
 }
 
@@ -223,7 +222,7 @@ func TestReceiveRefuses(t *testing.T) {
 	w.Must(os.WriteFile(marker, was, 0o600))
 	w.retain(pv.Name)
 	w.DeleteClaim("data")
-	w.phase(pv.Name, corev1.VolumeReleased)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.refusesStream(stream, "is another one than the volume's")
 	a.call("volume", "drop", pv.Name).ends(1, "has a PersistentVolume")
@@ -249,7 +248,7 @@ func TestReceiveBackup(t *testing.T) {
 	if out, _ := a.Call("volumes", "fast"); strings.Contains(out, "sent") {
 		t.Errorf("it was only backed up, and is said to be\n%s", out)
 	}
-	w.removes("data", pv.Name)
+	w.Removes("data", pv.Name)
 	b.refusesStream(stream, "with --new-cluster")
 	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.refusesStream(stream, "is not its own", "--new-cluster")
