@@ -28,8 +28,7 @@ func (h *host) beside(name string) (other *host, at func(...string) string) {
 	namespace.Run("sh", "-c", script)
 	other = &host{w: w, node: w.Namespace + "-" + name, mount: h.mount}
 	w.Must(w.AddNode(w.Ctx, other.node, map[string]string{corev1.LabelHostname: "host-of-" + other.node}))
-	config := h.config()
-	text := strings.Replace(config, `node = "`+h.node+`"`, `node = "`+other.node+`"`, 1)
+	text := strings.Replace(h.config(), `node = "`+h.node+`"`, `node = "`+other.node+`"`, 1)
 	other.Daemon = w.Daemon(other.node, "fast", rig.Options{Dir: hosttest.Dir(w), Config: text, Wrap: namespace.Enter()})
 	return other, func(elem ...string) string {
 		return namespace.Path(append([]string{h.mount}, elem...)...)

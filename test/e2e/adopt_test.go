@@ -143,8 +143,7 @@ func TestAdoptRetainAndArchive(t *testing.T) {
 	}
 	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
 	w.Phase(kept.Name, corev1.VolumeReleased)
-	w.Must(w.pvs().Delete(w.Ctx, kept.Name, metav1.DeleteOptions{}))
-	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
+	w.removesVolume(kept.Name)
 	name := archived.Name
 	h.wantTree(append(pool.Of(kept.Name), "ours/archive/"+name, "ours/archive/"+name+".json")...)
 	w.Eventually("the record says that it is retained", func() bool {

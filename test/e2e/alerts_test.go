@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/alerts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -77,8 +76,7 @@ func TestStateDirectoryHangs(t *testing.T) {
 // The API server takes no events for a while, and thousands of claims of several tenants are to be
 // told why they wait: the oldest warnings are dropped, and that is counted.
 func TestEventsAreDropped(t *testing.T) {
-	t.Parallel()
-	w := &environment{fixture.New(t, fixture.OwnPlane(t), "e2e-")}
+	w := ownEnvironment(t)
 	h := w.newHost("a")
 	address := h.metrics()
 	door := w.behindDoor(h)

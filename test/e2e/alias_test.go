@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -67,8 +66,7 @@ func TestAliasClasses(t *testing.T) {
 			w.DeleteClaim(c.system + "-back")
 			w.Phase(back.Name, corev1.VolumeReleased)
 			w.Must(os.Remove(cluster.PathOf(back)))
-			w.Must(w.pvs().Delete(w.Ctx, back.Name, metav1.DeleteOptions{}))
-			w.Must(w.WaitVolumeGone(w.Soon(), back.Name))
+			w.removesVolume(back.Name)
 			h.wantTree()
 		})
 	}
@@ -106,8 +104,7 @@ func TestSingleNode(t *testing.T) {
 	class := w.classOf(w.Namespace+"-plain", "hostpath", immediate, fixture.Parameters("pool", "plain"))
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
 	w.refused(claim, "PoolClosed", "reserve")
-	config := h.config()
-	w.Must(h.Configure(strings.Replace(config, `reserve = "1Ti"`, `reserve = "1Mi"`, 1)))
+	h.edit(`reserve = "1Ti"`, `reserve = "1Mi"`)
 	h.again()
 	pv := w.Bound("data")
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {

@@ -51,11 +51,9 @@ func TestBackup(t *testing.T) {
 	w.Must(os.WriteFile(file, w.own([]byte(text)), 0o600))
 	h.Kill()
 	for _, pv := range []string{one.Name, two.Name} {
-		w.deleteVolume(pv)
-		w.force(pv)
+		w.forceOff(pv)
 	}
-	w.deleteVolume(released.Name)
-	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
+	w.removesVolume(released.Name)
 	w.DeleteClaim("one")
 	w.DeleteClaim("two")
 	w.Eventually("the claims are gone", func() bool {

@@ -16,8 +16,7 @@ func TestBoundElsewhereBeforeItsObject(t *testing.T) {
 	class := w.Class("c", wait)
 	pv := w.made(w.claim("data", class, "1Mi", annotate(selectedNode, h.node)))
 	h.stop()
-	w.deleteVolume(pv.Name)
-	w.force(pv.Name)
+	w.forceOff(pv.Name)
 	kept, claim := w.keptFor("data", class, corev1.VolumeBound), w.get("data")
 	kept.Spec.ClaimRef.UID, claim.Spec.VolumeName = claim.UID, kept.Name
 	updateIn(w, w.pvs(), kept)

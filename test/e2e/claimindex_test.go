@@ -190,8 +190,7 @@ func (w *environment) unlabelled(claim, class string) {
 	w.Eventually("the API server labels no volume", func() bool {
 		pv := w.keptFor(claim, class, corev1.VolumeAvailable)
 		if len(pv.Labels) > 0 {
-			w.deleteVolume(pv.Name)
-			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+			w.removesVolume(pv.Name)
 		}
 		return len(pv.Labels) == 0
 	})

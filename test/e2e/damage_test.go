@@ -79,8 +79,7 @@ func TestStateDirectoryLost(t *testing.T) {
 	one := h.made("one", class)
 	w.Must(os.RemoveAll(h.Path("state")))
 	two := h.made("two", class)
-	config := h.config()
-	second := h.twin(config)
+	second := h.twin(h.config())
 	w.Must(os.MkdirAll(h.Path("state"), 0o700)) // or the daemon has made it
 	w.Must(os.RemoveAll(second.Path("state")))
 	w.Must(os.Symlink(h.Path("state"), second.Path("state")))
@@ -146,8 +145,7 @@ func TestFullAtEveryWrite(t *testing.T) {
 func (h *host) tellsFull(what, looks, address string) {
 	w := h.w
 	w.Helper()
-	config := h.config()
-	w.Must(h.Configure(strings.Replace(config, `reserve = "0"`, `reserve = "1Mi"`, 1)))
+	h.edit(`reserve = "0"`, `reserve = "1Mi"`)
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitReady(w.Soon(), 2))
 	alerts := map[string]string{"blocks": "PoolFull", "inodes": "PoolInodes"}

@@ -62,7 +62,7 @@ func TestDeleteVolumeBeforeClaim(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate))
-	w.Must(w.pvs().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
+	w.deleteVolume(pv.Name)
 	other := h.made("other", w.Class("d", immediate)) // the daemon has seen what came before it
 	h.wantTree(pool.Of(pv.Name, other.Name)...)
 	w.Removes("data", pv.Name)
@@ -76,8 +76,7 @@ func TestRetain(t *testing.T) {
 	w.DeleteClaim("data")
 	w.Phase(pv.Name, corev1.VolumeReleased)
 	// The operator deletes the object: it may go, and the data stays, also across a restart.
-	w.Must(w.pvs().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.removesVolume(pv.Name)
 	h.again()
 	other := h.made("other", w.Class("d", immediate))
 	h.wantTree(pool.Of(pv.Name, other.Name)...)
@@ -196,8 +195,7 @@ func TestPoolNotConfiguredAnyMore(t *testing.T) {
 	h, other := w.hostOfTwoPools()
 	class := w.Class("c", immediate, fixture.Parameters("pool", "other"))
 	pv, kept := h.made("data", class), h.made("kept", w.Class("r", immediate, fixture.Parameters("pool", "other"), fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
-	config := h.config()
-	before, _, _ := strings.Cut(config, "[pool.other]")
+	before, _, _ := strings.Cut(h.config(), "[pool.other]")
 	w.Must(h.Configure(before))
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitReady(w.Soon(), 2))
@@ -206,8 +204,7 @@ func TestPoolNotConfiguredAnyMore(t *testing.T) {
 	// An object that keeps its data may go when it is deleted.
 	w.DeleteClaim("kept")
 	w.Phase(kept.Name, corev1.VolumeReleased)
-	w.Must(w.pvs().Delete(w.Ctx, kept.Name, metav1.DeleteOptions{}))
-	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
+	w.removesVolume(kept.Name)
 	for _, v := range []string{pv.Name, kept.Name} {
 		need(os.Stat(filepath.Join(other, v, "data")))(w)
 	}

@@ -163,19 +163,6 @@ func TestExpandReserves(t *testing.T) {
 	w.Sized("second", "50Mi")
 }
 
-// A claim whose class does not allow it is not expanded: the API server refuses the request.
-func TestExpandClassForbids(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	pv := w.bound("data", w.Class("c", immediate), "10Mi")
-	if err := w.Request("data", "20Mi"); !apierrors.IsForbidden(err) {
-		t.Errorf("got %v", err)
-	}
-	if got := h.recorded(pv.Name); got != 10<<20 {
-		t.Errorf("the record says %d bytes", got)
-	}
-}
-
 // What was requested while the pool is closed, or no daemon runs, is done when the pool is open
 // again, and says why it waits.
 func TestExpandWaits(t *testing.T) {

@@ -305,8 +305,7 @@ func TestObjectOfAnotherName(t *testing.T) {
 	again.Spec.ClaimRef.ResourceVersion = ""
 	createIn(w, w.pvs(), again)
 	w.Cleanup(func() { _ = w.pvs().Delete(w.Ctx, again.Name, metav1.DeleteOptions{}) })
-	w.deleteVolume(pv.Name)
-	w.force(pv.Name)
+	w.forceOff(pv.Name)
 	w.DeleteClaim("empty")
 	w.Eventually("the claim is gone", func() bool { all, err := w.claims(); return err == nil && !contains(all, "empty") })
 	h.run()

@@ -31,6 +31,20 @@ func (w *environment) deleteVolume(name string) {
 	w.Must(w.pvs().Delete(w.Ctx, name, metav1.DeleteOptions{}))
 }
 
+// removesVolume deletes a volume object and waits until it is gone.
+func (w *environment) removesVolume(name string) {
+	w.Helper()
+	w.deleteVolume(name)
+	w.Must(w.WaitVolumeGone(w.Soon(), name))
+}
+
+// forceOff deletes a volume object without its daemon.
+func (w *environment) forceOff(name string) {
+	w.Helper()
+	w.deleteVolume(name)
+	w.force(name)
+}
+
 // force is what the documents say about an object whose finalizer no daemon takes off any more.
 func (w *environment) force(name string) {
 	w.Helper()
@@ -206,8 +220,7 @@ func TestDirectoryOfAnotherPattern(t *testing.T) {
 	h.wantTree(pool.Of(pv)...)
 	h.stop()
 	door.instead(func(http.ResponseWriter, *http.Request) bool { return false })
-	text := h.config()
-	w.Must(h.Configure(text + "directory = \"{{.Claim}}-{{.PV}}\"\n"))
+	w.Must(h.Configure(h.config() + "directory = \"{{.Claim}}-{{.PV}}\"\n"))
 	h.run()
 	if got, want := cluster.PathOf(w.Bound("made")), filepath.Join(h.mount, pv); got != want {
 		t.Errorf("the volume is %s, want %s", got, want)

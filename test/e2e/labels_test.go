@@ -30,8 +30,7 @@ func TestLabelsLost(t *testing.T) {
 	w.Phase(released.Name, corev1.VolumeReleased)
 	w.retain(kept.Name)
 	w.DeleteClaim("kept")
-	w.deleteVolume(kept.Name)
-	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
+	w.removesVolume(kept.Name)
 	kept.Labels = nil
 	h.useAgain(kept, class)
 	w.Must(h.Signal(syscall.SIGHUP))

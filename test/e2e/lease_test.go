@@ -151,10 +151,9 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 // volume, and removes it when the claim is gone. In the middle of that the first one wakes and goes
 // on: it takes nothing out of the trash.
 func TestSharedPausedBeforeMaking(t *testing.T) {
-	t.Parallel()
 	// Alone: for a claim of another test the daemon may count the nodes, too, and it does that once
 	// a minute.
-	w := &environment{fixture.New(t, fixture.OwnPlane(t), "e2e-")}
+	w := ownEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
 	late, other := nodes[0], nodes[1]
 	ends := make(chan struct{})

@@ -43,8 +43,7 @@ func TestHalfThePoolMoved(t *testing.T) {
 	left, again := h.made("left", class), h.made("again", class)
 	h.Kill()
 	other := w.hostAt(hosttest.PoolMount(w, h.image), "a")
-	w.deleteVolume(again.Name)
-	w.force(again.Name)
+	w.forceOff(again.Name)
 	again.ResourceVersion, again.UID = "", ""
 	again.Spec.Local.Path = filepath.Join(other.mount, again.Name)
 	createIn(w, w.pvs(), again)

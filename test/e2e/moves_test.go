@@ -99,8 +99,7 @@ func TestPoolRenamed(t *testing.T) {
 	h := w.newHost("a").run()
 	before := h.writes("data", w.Class("c", immediate))
 	h.Kill()
-	config := h.config()
-	w.Must(h.Configure(strings.ReplaceAll(config, "[pool.fast]", "[pool.second]")))
+	w.Must(h.Configure(strings.ReplaceAll(h.config(), "[pool.fast]", "[pool.second]")))
 	h.run()
 	for _, args := range [][]string{
 		{"prepare", "second", "--from-node", h.node, "--from-pool", "fast"},

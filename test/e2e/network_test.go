@@ -138,8 +138,7 @@ func TestSharedExample(t *testing.T) {
 	nodes := w.newNodes(mount, []string{"a", "b", "c"})
 	_, pool, _ := strings.Cut(block("toml"), "[pool.shared]")
 	for _, n := range nodes {
-		config := n.config()
-		head, _, _ := strings.Cut(config, "[pool.fast]")
+		head, _, _ := strings.Cut(n.config(), "[pool.fast]")
 		w.Must(n.Configure(head + "[pool.shared]" + strings.NewReplacer(`"/srv/shared"`, `"`+mount+`"`, `"nfs4"`, `"ext4"`, "device = ", "#device = ").Replace(pool)))
 		n.do("rm", "-rf", filepath.Join(mount, ".hostpath-provisioner"))
 	}

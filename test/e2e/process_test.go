@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -143,11 +141,7 @@ func TestStatusAndMetrics(t *testing.T) {
 // says so in its status and its metrics, and goes on. This test has a control plane of its own to
 // kill.
 func TestAPIServerAway(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	own := fixture.OwnPlane(t)
-	w := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "away"}}
+	w := ownEnvironment(t)
 	h := w.newHost("a")
 	address := h.metrics()
 	up := func(want string) {
@@ -156,7 +150,7 @@ func TestAPIServerAway(t *testing.T) {
 			return strings.Contains(page(w, "http://"+address+"/metrics"), "\nhostpath_provisioner_api_up "+want+"\n")
 		})
 	}
-	w.Must(own.Kill())
+	w.Must(w.Kill())
 	w.Must(h.Start())
 	defer h.Kill()
 	w.Must(h.WaitStarted(w.Soon(), 1))
@@ -168,17 +162,17 @@ func TestAPIServerAway(t *testing.T) {
 	if got := page(w, "http://"+address+"/readyz"); !strings.Contains(got, "waiting for the API") {
 		t.Errorf("readyz without the API: %q", got)
 	}
-	w.Must(own.Restart(ctx))
+	w.Must(w.Restart(w.Ctx))
 	w.Must(h.WaitReady(w.Soon(), 1))
 	up("1")
 	class := w.Class("c", immediate)
 	first := h.made("first", class)
 	away := w.records("APIAway", address)
-	w.Must(own.Kill())
+	w.Must(w.Kill())
 	w.Must(h.WaitStatus(w.Soon(), "waiting for the API"))
 	up("0")
 	away.Fires()
-	w.Must(own.Restart(ctx))
+	w.Must(w.Restart(w.Ctx))
 	second := h.made("second", class)
 	away.Resolves()
 	if got := page(w, "http://"+address+"/readyz"); got != "ok\n" {
@@ -219,8 +213,7 @@ func TestBadStarts(t *testing.T) {
 func (h *host) metrics() (address string) {
 	h.w.Helper()
 	address = need(rig.FreeAddress())(h.w)
-	config := h.config()
-	h.w.Must(h.Configure(strings.Replace(config, `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
+	h.edit(`metrics = ""`, fmt.Sprintf("metrics = %q", address))
 	return address
 }
 

@@ -98,8 +98,7 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	if bound, told := w.settled(class, "40Mi", numbered("data", 4)...); len(bound) != 4 {
 		t.Fatalf("promised three times: %v, %q", bound, told)
 	}
-	config := h.config()
-	w.Must(h.Configure(strings.Replace(config, "overcommit = 3", "", 1)))
+	h.edit("overcommit = 3", "")
 	h.again()
 	for _, name := range numbered("data", 4) {
 		w.Bound(name)

@@ -58,8 +58,7 @@ func TestRetainNeedsNoDaemon(t *testing.T) {
 	}
 	for _, name := range []string{pv.Name, empty.Name} {
 		w.Phase(name, corev1.VolumeReleased)
-		w.Must(w.pvs().Delete(w.Ctx, name, metav1.DeleteOptions{}))
-		w.Must(w.WaitVolumeGone(w.Soon(), name))
+		w.removesVolume(name)
 	}
 	out, _ := h.Call("volumes")
 	if got := strings.Count(out, "retained"); got != 2 {
@@ -92,7 +91,7 @@ func TestRetainAndDelete(t *testing.T) {
 	})
 	// Each object before its claim.
 	for claim, pv := range map[string]string{"kept": kept.Name, "turned": turned.Name} {
-		w.Must(w.pvs().Delete(w.Ctx, pv, metav1.DeleteOptions{}))
+		w.deleteVolume(pv)
 		w.Removes(claim, pv)
 	}
 	h.awaitRetained(turned.Name)

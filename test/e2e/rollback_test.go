@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,15 +19,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// ownEnvironment has a control plane of its own, whose data can be put back.
-func ownEnvironment(t *testing.T) *environment {
+// ownEnvironment has a control plane of its own, which can be killed, and its data put back.
+func ownEnvironment(t *testing.T, args ...string) *environment {
 	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	t.Cleanup(cancel)
-	w := &environment{fixture.New(t, fixture.OwnPlane(t, "--kcm-flag=--pvclaimbinder-sync-period=2s"), "e2e-")}
-	w.Ctx = ctx
-	return w
+	return &environment{fixture.New(t, fixture.OwnPlane(t, args...), "e2e-")}
 }
 
 // again kills the control plane, and starts it with what was done to its data meanwhile.
@@ -93,7 +87,7 @@ func (w *environment) workers(nodes []*node) {
 // leadership.Trust after a renewal, and a control plane may take longer to start. The warning is in
 // TestLeaseOfARestoredServer (daemon/controllers/leadership).
 func TestSharedRestored(t *testing.T) {
-	w := ownEnvironment(t)
+	w := ownEnvironment(t, "--kcm-flag=--pvclaimbinder-sync-period=2s")
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
 	for _, n := range nodes {
 		n.run()

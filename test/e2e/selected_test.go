@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -215,20 +214,10 @@ func TestPreBound(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", wait)
-	directory := corev1.HostPathDirectory
 	for i := range 12 {
 		name := fmt.Sprint("data-", i)
 		w.claim(name, class, "1Mi", annotate(selectedNode, h.node))
-		createIn(w, w.pvs(), &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + name},
-			Spec: corev1.PersistentVolumeSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
-				Capacity:                      w.get(name).Spec.Resources.Requests,
-				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nonexistent/" + name, Type: &directory}},
-				ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: w.Namespace, Name: name},
-			},
-		})
+		createIn(w, w.pvs(), w.handMade(w.Namespace+"-"+name, class, name))
 	}
 	var ours []string
 	for i := range 12 {
@@ -277,16 +266,24 @@ func TestVolumeKeptForAClaim(t *testing.T) {
 // keptFor makes a volume of no provisioner, on no node of the test, for the claim of this name.
 func (w *environment) keptFor(claim, class string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 	w.Helper()
-	volumes := w.pvs()
-	pv := createIn(w, volumes, &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-kept-" + claim},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: class, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: w.Namespace, Name: claim},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/kept"}},
-		},
-	})
+	pv := createIn(w, w.pvs(), w.handMade(w.Namespace+"-kept-"+claim, class, claim))
 	pv.Status.Phase = phase
-	return need(volumes.UpdateStatus(w.Ctx, pv, metav1.UpdateOptions{}))(w)
+	return need(w.pvs().UpdateStatus(w.Ctx, pv, metav1.UpdateOptions{}))(w)
+}
+
+// handMade is a volume as an administrator writes it for a claim, which has its size, not created
+// yet. It has no provisioner and is on no node.
+func (w *environment) handMade(name, class, claim string) *corev1.PersistentVolume {
+	of := cluster.Claim(w.Namespace, claim, class, "1Mi").Spec
+	source := corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/kept"}}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: of.Resources.Requests, AccessModes: of.AccessModes, StorageClassName: class,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        source,
+			ClaimRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim",
+				Namespace: w.Namespace, Name: claim},
+		},
+	}
 }

@@ -144,19 +144,6 @@ func TestSharedLeaderKilled(t *testing.T) {
 	w.holder(nodes, but(first)).wantTree(pool.Of(pv.Name)...)
 }
 
-// A daemon that starts again on its node goes on at once: it need not wait for its own lease.
-func TestSharedLeaderRestarts(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})
-	nodes[0].run()
-	w.holder(nodes, anyNode)
-	nodes[0].Kill()
-	began := time.Now()
-	nodes[0].run()
-	w.bound("data", w.Class("c", immediate), "1Mi")
-	t.Logf("start to Bound on the node that held the lease: %s", time.Since(began).Round(time.Millisecond))
-}
-
 // The leader is paused in the middle of its work, another one takes over, and then it wakes. In the
 // end each claim that is left has one volume with what was written to it, and nothing else is
 // there.

@@ -226,8 +226,7 @@ func TestReceiveRefuses(t *testing.T) {
 	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.refusesStream(stream, "is another one than the volume's")
 	a.call("volume", "drop", pv.Name).ends(1, "has a PersistentVolume")
-	w.deleteVolume(pv.Name)
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.removesVolume(pv.Name)
 	w.Eventually("it is retained", func() bool {
 		out, code := a.Call("volume", "drop", pv.Name)
 		return code == 0 && strings.Contains(out, "dropped "+pv.Name)

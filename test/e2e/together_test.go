@@ -129,9 +129,7 @@ func (h *host) wantPromised(bytes uint64) {
 // on a control plane with the limits of Kubernetes.
 func TestPodsRaceForTheLastSpace(t *testing.T) {
 	if os.Getenv("HOSTPATH_RACE") == "full" {
-		t.Parallel()
-		own := fixture.OwnPlane(t, "--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0")
-		w := &environment{fixture.New(t, own, "race-")}
+		w := ownEnvironment(t, "--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0")
 		w.driver()
 		w.podsOfThree(4, 10, 50, "2400Ki")
 		return
