@@ -54,8 +54,7 @@ func TestBackup(t *testing.T) {
 		w.forceOff(pv)
 	}
 	w.removesVolume(released.Name)
-	w.DeleteClaim("one")
-	w.DeleteClaim("two")
+	w.DeleteClaim("one", "two")
 	w.Eventually("the claims are gone", func() bool {
 		left, err := w.claims()
 		return err == nil && len(left) == 0

@@ -87,6 +87,12 @@ func (h *host) run() *host {
 	return h
 }
 
+func runAll[H interface{ run() *host }](hosts []H) {
+	for _, h := range hosts {
+		h.run()
+	}
+}
+
 // claim creates a claim.
 func (w *environment) claim(name, class, size string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	w.Helper()

@@ -158,8 +158,7 @@ func TestExpandReserves(t *testing.T) {
 	h.again() // counts what the records say
 	late := w.claim("late", class, "30Mi")
 	w.refused(late, "NotEnoughSpace", "50.0 MiB is promised to volumes")
-	w.DeleteClaim("late")
-	w.DeleteClaim("first")
+	w.DeleteClaim("late", "first")
 	w.Sized("second", "50Mi")
 }
 

@@ -18,9 +18,7 @@ import (
 func TestSharedForgedLease(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
-	for _, n := range nodes {
-		n.run()
-	}
+	runAll(nodes)
 	w.holder(nodes, anyNode)
 	class, right := w.Class("c", immediate), w.lease().Annotations["hostpath-provisioner/marker"]
 	w.bound("before", class, "1Mi")

@@ -107,9 +107,7 @@ func TestImport(t *testing.T) {
 	a.cutShort(archived, "archive", true)
 	a.unplugs()
 	w.retain(kept.Name)
-	for _, name := range []string{"kept", "going", "archived"} {
-		w.DeleteClaim(name)
-	}
+	w.DeleteClaim("kept", "going", "archived")
 	w.deleteVolume(going.Name)
 	hosttest.Unmount(t, b.mount)
 	b.plugs(a.image)
@@ -152,8 +150,7 @@ func TestImport(t *testing.T) {
 	}
 	b.wantData(cluster.PathOf(now), "adopted")
 	b.wantData(filepath.Join(b.ours("archive"), archived.Name), "archived")
-	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
-	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
+	w.Gone(archived.Name, going.Name)
 	w.Eventually("what is promised came, too", func() bool {
 		return b.promised() >= 6<<20 // five volumes and the adopted one
 	})

@@ -37,9 +37,7 @@ func (w *environment) capacityInPlaceOfADriver() {
 		h.Kill()
 	}
 	patchIn(w, drivers, csiDriver, `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"hostpath-provisioner"}}}`)
-	for _, h := range []*host{small, large} {
-		h.run()
-	}
+	runAll([]*host{small, large})
 	w.awaitPublished(class, both)
 	w.Eventually("the driver has the scheduler compare",
 		func() bool { return w.comparedOf(csiDriver) })

@@ -39,9 +39,7 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 	w := newEnvironment(t)
 	mount, fs := onFUSE(t, false)
 	nodes := w.newNodes(mount, []string{"a", "b"})
-	for _, n := range nodes {
-		n.run()
-	}
+	runAll(nodes)
 	class := w.Class("c", immediate)
 	one := w.bound("one", class, "1Mi", mode(corev1.ReadWriteMany))
 	first := w.holder(nodes, anyNode)

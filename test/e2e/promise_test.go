@@ -110,9 +110,7 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	if bound, told := w.settled(beside, "1Mi", "beside"); len(bound) > 0 || !strings.Contains(told, "160 MiB is promised") {
 		t.Errorf("on the same filesystem: %v, %q", bound, told)
 	}
-	for _, name := range numbered("data", 3) {
-		w.DeleteClaim(name)
-	}
+	w.DeleteClaim(numbered("data", 3)...)
 	w.Bound("new")
 	w.Bound("beside")
 }

@@ -53,9 +53,7 @@ func TestRetainNeedsNoDaemon(t *testing.T) {
 	w.held(pv.Name, false)
 	w.held(empty.Name, false)
 	h.Kill()
-	for _, claim := range []string{"data", "empty"} {
-		w.DeleteClaim(claim)
-	}
+	w.DeleteClaim("data", "empty")
 	for _, name := range []string{pv.Name, empty.Name} {
 		w.Phase(name, corev1.VolumeReleased)
 		w.removesVolume(name)

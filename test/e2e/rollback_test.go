@@ -89,9 +89,7 @@ func (w *environment) workers(nodes []*node) {
 func TestSharedRestored(t *testing.T) {
 	w := ownEnvironment(t, "--kcm-flag=--pvclaimbinder-sync-period=2s")
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
-	for _, n := range nodes {
-		n.run()
-	}
+	runAll(nodes)
 	class := w.Class("c", immediate)
 	before := w.bound("before", class, "1Mi")
 	file := filepath.Join(cluster.PathOf(before), "data")

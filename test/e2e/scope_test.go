@@ -42,8 +42,7 @@ func TestScopeLeft(t *testing.T) {
 			if out, code := h.Call("volumes", "fast"); code != 0 || strings.Count(out, " bound") != 2 {
 				t.Errorf("volumes: exit code %d\n%s", code, out)
 			}
-			w.DeleteClaim("empty")
-			w.DeleteClaim("full")
+			w.DeleteClaim("empty", "full")
 			for _, pv := range volumes {
 				_, err := cluster.WaitFor(w.Soon(), w.pvs(), pv, func(v *corev1.PersistentVolume) bool {
 					return v.Status.Phase == corev1.VolumeReleased
@@ -59,9 +58,7 @@ func TestScopeLeft(t *testing.T) {
 			}
 			h.wantTree(pool.Of(volumes...)...)
 			h.scoped(c.now, c.was, true)
-			for _, pv := range volumes {
-				w.Must(w.WaitVolumeGone(w.Soon(), pv))
-			}
+			w.Gone(volumes...)
 			h.wantTree(pool.Of(w.Bound("later").Name)...)
 		})
 	}

@@ -23,9 +23,7 @@ import (
 func (w *environment) threeNodes(extra ...string) []*node {
 	w.Helper()
 	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b", "c"}, extra...)
-	for _, n := range nodes {
-		n.run()
-	}
+	runAll(nodes)
 	return nodes
 }
 
@@ -88,9 +86,7 @@ func TestShared(t *testing.T) {
 			t.Errorf("%s provisioned something, and %s has the lease", n.node, leader.node)
 		}
 	}
-	for _, name := range []string{"many", "read", "named"} {
-		w.DeleteClaim(name)
-	}
+	w.DeleteClaim("many", "read", "named")
 	for _, i := range []int{0, 1, 5} {
 		w.Must(w.WaitVolumeGone(w.Soon(), all[i]))
 	}
