@@ -128,15 +128,9 @@ func (r recipe) site(w *environment, node string) *place {
 	}
 	kubeconfig := filepath.Join(hosttest.Dir(w), "kubeconfig")
 	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
-	var err error
-	p.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n%s",
-		w.Provisioner, p.node, kubeconfig, paths.Replace(r.toml))})
-	w.Must(err)
-	w.Cleanup(func() {
-		if w.Failed() {
-			w.Logf("the daemon's log:\n%s", p.Log())
-		}
-	})
+	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n%s",
+		w.Provisioner, p.node, kubeconfig, paths.Replace(r.toml))
+	p.Daemon = w.Unprepared(p.node, rig.Options{Dir: hosttest.Dir(w), Config: config})
 	admin := need(clientcmd.LoadFromFile(w.Kubeconfig()))(w)
 	admin.Contexts[admin.CurrentContext].Namespace = w.Namespace
 	p.kubeconfig = filepath.Join(hosttest.Dir(w), "admin")

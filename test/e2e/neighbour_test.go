@@ -17,14 +17,7 @@ import (
 func (h *host) twin(config string) *host {
 	h.w.Helper()
 	t := &host{w: h.w, node: h.node, image: h.image, mount: h.mount}
-	var err error
-	t.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(h.w), Config: config})
-	h.w.Must(err)
-	h.w.Cleanup(func() {
-		if h.w.Failed() {
-			h.w.Logf("the log of the second daemon:\n%s", t.Log())
-		}
-	})
+	t.Daemon = h.w.Unprepared("the same node", rig.Options{Dir: hosttest.Dir(h.w), Config: config})
 	return t
 }
 
