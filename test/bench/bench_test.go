@@ -2,22 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 func testSample(contender, kase string, repeat int, rate float64, p50 time.Duration, perClaim int) sample {
@@ -98,70 +88,6 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// Each is first in turn; in the case single they run at once, but for the one that is slow.
-func TestGroups(t *testing.T) {
-	b := &bench{options: options{contenders: []string{nameFloor, nameShipped, nameDaemon}, repeats: 4, slowRuns: 1}}
-	for _, c := range []struct {
-		kase   string
-		repeat int
-		want   string
-	}{
-		{caseBurst, 0, "[[floor] [lib-shipped] [daemon]]"}, {caseBurst, 1, "[[daemon] [floor]]"}, {caseBacklog, 3, "[[floor] [daemon]]"},
-		{caseSingle, 0, "[[lib-shipped] [floor daemon]]"}, {caseSingle, 1, "[]"}, {caseSingle, 3, "[[floor daemon]]"}, {caseSingle, 4, "[]"},
-	} {
-		if got := fmt.Sprint(b.groups(c.kase, c.repeat)); got != c.want {
-			t.Errorf("%s, repeat %d: %s, want %s", c.kase, c.repeat, got, c.want)
-		}
-	}
-}
-
-// A daemon that failed is not slow, and nothing it did well counts.
-func TestReportOfFailedDaemon(t *testing.T) {
-	b := &bench{options: options{contenders: []string{nameDaemon}, cases: allCases}}
-	b.samples = samples{
-		testSample(nameDaemon, caseBacklog, 0, 1000, time.Millisecond, 1),
-		{contender: nameDaemon, kase: caseBurst, err: errors.New("7 of 10 claims are done: not done after 1m0s")},
-	}
-	got := b.report()
-	if strings.Contains(got, "PASS") || strings.Contains(got, "1000") || strings.Count(got, "FAILED") != 4 {
-		t.Errorf("got\n%s", got)
-	}
-}
-
-func TestOptions(t *testing.T) {
-	for _, c := range []struct{ args, want string }{
-		{"-contenders=floor,nobody", `-contenders: unknown "nobody"; known are floor, lib-shipped, lib-tuned, daemon`},
-		{"-cases=single,all", `-cases: unknown "all"; known are backlog, single, burst, purge, cluster, publish, snapshot`},
-		{"-fs=ntfs", `-fs: "ntfs" is neither ext4 nor xfs`},
-		{"-claims=0", `-claims: 0 is less than 1`},
-		{"-snapshot-files=999", `-snapshot-files: 999 is less than 1000`},
-		{"now", `unexpected argument "now"`},
-	} {
-		_, err := benchTrial().Parse(strings.Fields(c.args), io.Discard)
-		if err == nil || err.Error() != c.want {
-			t.Errorf("%s: got %v, want %s", c.args, err, c.want)
-		}
-	}
-	if _, err := benchTrial().Parse([]string{"-short", "-claims=77", "-contenders=floor"}, io.Discard); err != nil {
-		t.Error(err)
-	}
-}
-
-// The floor makes what the daemon makes.
-func TestMakeDirectory(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "volume")
-	if err := makeDirectory(path, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o777 {
-		t.Errorf("got %v, %v", info, err)
-	}
-	if err := makeDirectory(path, 0o777); !errors.Is(err, os.ErrExist) {
-		t.Errorf("a directory that is there: %v", err)
-	}
-}
-
 // What is written for the pictures is the medians of those that did not fail.
 func TestClusterResults(t *testing.T) {
 	b := &bench{options: options{contenders: allContenders, pods: 10}}
@@ -176,21 +102,6 @@ func TestClusterResults(t *testing.T) {
 	floor, mine := got.Rows[0], got.Rows[1]
 	if !floor.Floor || floor.PodsPerSecond != 200 || mine.Floor || mine.PodsPerSecond != 2 || mine.Runs != 3 || mine.PodP50 != 2 || mine.Contender != titles[nameDaemon] {
 		t.Errorf("got %+v", got.Rows)
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	for _, c := range []struct {
-		sorted []int
-		q      float64
-		want   int
-	}{
-		{nil, 0.5, 0}, {[]int{7}, 0.99, 7}, {[]int{1, 2, 3}, 0.5, 2}, {[]int{1, 2, 3, 4}, 0.5, 3},
-		{[]int{1, 2, 3, 4}, 1, 4}, {[]int{1, 2, 3, 4}, 0, 1},
-	} {
-		if got := quantile(c.sorted, c.q); got != c.want {
-			t.Errorf("quantile(%v, %v) is %d, want %d", c.sorted, c.q, got, c.want)
-		}
 	}
 }
 
@@ -223,17 +134,6 @@ func TestRatioPairsRepeats(t *testing.T) {
 	}
 }
 
-func TestNewSample(t *testing.T) {
-	start := time.Unix(1000, 0)
-	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	s := newSample([]sighting{
-		{annotated: at(0), created: at(500)}, {annotated: at(90), created: at(100)}, {annotated: at(-100), created: at(200)},
-	}, start)
-	if s.rate != 6 || s.first != 100*time.Millisecond || s.p50() != 300*time.Millisecond || s.p99() != 500*time.Millisecond {
-		t.Errorf("got %.1f volumes a second, first after %s, p50 %s, p99 %s", s.rate, s.first, s.p50(), s.p99())
-	}
-}
-
 func TestUsage(t *testing.T) {
 	before := parseMachineCPU("cpu  100 0 100 800 0 0 0 0 50 0\ncpu0 1 1 1 1\n")
 	now := parseMachineCPU("cpu  200 0 160 1000 40 0 0 0 99 0\n")
@@ -245,59 +145,5 @@ func TestUsage(t *testing.T) {
 	}
 	if got := share(before, before, 0); got != 0 {
 		t.Errorf("in no time others used %v", got)
-	}
-}
-
-func TestObserver(t *testing.T) {
-	o, now := newObserver(), time.Unix(1000, 0)
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "claim", UID: "u"}}
-	volume := func(name string, uid types.UID) *corev1.PersistentVolume {
-		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{UID: uid}}}
-	}
-	all := []*corev1.PersistentVolumeClaim{claim}
-	o.event(watch.Event{Type: watch.Added, Object: claim}, now)
-	annotated := claim.DeepCopy()
-	annotated.Annotations = map[string]string{plan.SelectedNode: "n", plan.StorageProvisioner: "p"}
-	o.event(watch.Event{Type: watch.Modified, Object: annotated}, now.Add(1))
-	o.event(watch.Event{Type: watch.Modified, Object: annotated}, now.Add(2))
-	if o.count(uidsOf(all), hasVolume) != 0 {
-		t.Error("a volume was seen before there was one")
-	}
-	o.event(watch.Event{Type: watch.Modified, Object: volume("b", "u")}, now.Add(3))
-	o.event(watch.Event{Type: watch.Added, Object: volume("a", "u")}, now.Add(4))
-	got, err := o.see(t.Context(), all, hasVolume)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got[0].annotated != now.Add(1) || got[0].created != now.Add(4) || got[0].volume.Name != "a" {
-		t.Errorf("got %+v", got[0])
-	}
-	o.event(watch.Event{Type: watch.Added, Object: volume("c", "u")}, now.Add(5))
-	if second := o.doubles(all); !slices.Equal(second, []string{"claim"}) {
-		t.Errorf("claims with a second volume are %q", second)
-	}
-	o.event(watch.Event{Type: watch.Deleted, Object: volume("a", "u")}, now.Add(6))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "p"}}
-	o.event(watch.Event{Type: watch.Added, Object: pod}, now.Add(7))
-	pod.Spec.NodeName = "n"
-	o.event(watch.Event{Type: watch.Modified, Object: pod}, now.Add(8))
-	o.event(watch.Event{Type: watch.Modified, Object: pod}, now.Add(9))
-	if seen := o.all([]types.UID{"u", "p"}); seen[0].gone != now.Add(6) || seen[1].placed != now.Add(8) {
-		t.Errorf("got %+v", seen)
-	}
-	o.forget()
-	if o.count(uidsOf(all), hasVolume) != 0 {
-		t.Error("it does not forget")
-	}
-}
-
-func TestMiddle(t *testing.T) {
-	for _, c := range []struct {
-		values []float64
-		want   float64
-	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1, 2}, 2}, {[]float64{1.5, 0.5, 0.75, 1.25}, 1}} {
-		if got := middle(c.values); got != c.want {
-			t.Errorf("the middle of %v is %v, want %v", c.values, got, c.want)
-		}
 	}
 }

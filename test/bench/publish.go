@@ -59,8 +59,7 @@ func (b *bench) measurePublish(ctx context.Context) {
 	for range serviceRestarts {
 		first = append(first, b.restart(s))
 	}
-	status, err := process.Status(s.PID())
-	b.Must(err, "reading the service's status")
+	status := harness.Need(process.Status(s.PID()))(b, "reading the service's status")
 	fmt.Fprintf(b.out, "\n%s: %d volumes mounted for pods and unmounted, by turns, on loop %s in %s\n\n", casePublish, b.publishes, b.fs, b.place())
 	printMountings(b, "bind mount(2)", bare.mounts, service.mounts, "NodePublishVolume")
 	printMountings(b, "umount(2)", bare.unmounts, service.unmounts, "NodeUnpublishVolume")
@@ -243,8 +242,7 @@ func middleAndMost(all []time.Duration) string {
 
 // stall is the longest time between two writes since the last call.
 func (s *snapshots) stall() time.Duration {
-	longest, err := s.writer.longest()
-	s.Must(err, "asking the writer")
+	longest := harness.Need(s.writer.longest())(s, "asking the writer")
 	return longest
 }
 

@@ -24,6 +24,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 const (
@@ -46,8 +48,7 @@ type contender struct {
 }
 
 func (s *scale) newMeter() *meter {
-	m, err := newMeter(s.Cluster.Config().Host)
-	s.Must(err, "listening")
+	m := harness.Need(newMeter(s.Cluster.Config().Host))(s, "listening")
 	s.Cleanup(m.Close)
 	return m
 }
@@ -130,8 +131,7 @@ func (s *scale) run(ctx context.Context, c *contender, foreign int) row {
 	}
 	s.rest(c)
 	r.PlaneCPU = s.cpuOf(s.Cluster.PID()) - plane
-	status, err := process.Status(c.pid())
-	s.Must(err, "reading the memory of "+c.name)
+	status := harness.Need(process.Status(c.pid()))(s, "reading the memory of "+c.name)
 	r.Resident, r.Peak, r.StartBytes = float64(status["VmRSS"])/1024, float64(status["VmHWM"])/1024, c.meter.received()-before
 	s.Say("  %-48s %6.1f MiB, %9.4f MB received, first volume after %.2f s", c.name, r.Resident, float64(r.StartBytes)/1e6, r.First.Seconds())
 	return r
@@ -150,11 +150,9 @@ func (s *scale) waitingClaim(ctx context.Context, c *contender) *corev1.Persiste
 // rest waits until a contender is at rest. No event tells that.
 func (s *scale) rest(c *contender) {
 	for end := time.Now().Add(restIn); time.Now().Before(end); {
-		before, err := process.CPUTime(c.pid())
-		s.Must(err, "reading the processor time of "+c.name)
+		before := harness.Need(process.CPUTime(c.pid()))(s, "reading the processor time of "+c.name)
 		time.Sleep(restFor) // a span, not a wait
-		after, err := process.CPUTime(c.pid())
-		s.Must(err, "reading the processor time of "+c.name)
+		after := harness.Need(process.CPUTime(c.pid()))(s, "reading the processor time of "+c.name)
 		if after-before <= restTicks {
 			return
 		}
@@ -196,8 +194,7 @@ func (s *scale) simulate(ctx context.Context, name string, n int) (all []*simula
 	ctx, cancel := context.WithCancel(ctx)
 	s.Cleanup(func() error { cancel(); return nil })
 	for i := range n {
-		transport, err := ownTransport(config)
-		s.Must(err, "connecting a simulated node")
+		transport := harness.Need(ownTransport(config))(s, "connecting a simulated node")
 		node := &simulatedNode{client: &http.Client{Transport: transport}, host: config.Host}
 		for _, path := range watchesOf(name, fmt.Sprintf("simulated-%03d", i)) {
 			body, err := node.watch(ctx, path, now.ResourceVersion)

@@ -96,8 +96,7 @@ func (p *plane) claim(ctx context.Context, b batch, i int) (*corev1.PersistentVo
 // of the daemons, and ends that of a slow reader.
 func (p *plane) provision(ctx context.Context, b batch) (took []time.Duration) {
 	claims := p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
-	now, err := claims.List(ctx, metav1.ListOptions{Limit: 1})
-	p.Must(err, "listing claims")
+	now := harness.Need(claims.List(ctx, metav1.ListOptions{Limit: 1}))(p, "listing claims")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events, err := watchtools.NewRetryWatcherWithContext(ctx, now.ResourceVersion, &cache.ListWatch{

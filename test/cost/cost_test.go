@@ -1,13 +1,10 @@
 package cost
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // good is a run that misses no limit.
@@ -48,44 +45,11 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What was not measured is no zero in the table.
-func TestTable(t *testing.T) {
-	var rows []string
-	for line := range strings.Lines(good().table()) {
-		rows = append(rows, strings.Join(strings.Fields(line), " "))
-	}
-	for _, want := range []string{"0 client-go's informers 0.0 0.0 0.0010 - 0.00 - 0", "100 hostpath-provisioner, claim index 26.0 0.0 0.0010 1.00 0.00 0.0001 100"} {
-		if !slices.Contains(rows, want) {
-			t.Errorf("no %q in %q", want, rows)
-		}
-	}
-}
-
-func TestLook(t *testing.T) {
-	l := look{Foreign: 10, Index: true, Claims: 2, Volumes: 1, Bytes: 3000, Requests: harness.Requests{"list persistentvolumes": 3}}
-	const want = "10 volumes of other nodes, hostpath-provisioner, claim index: 1 of 2 claims have a volume; for each claim 1.5 KB and 1.5 requests: 3 list persistentvolumes"
-	if got := l.String(); got != want {
-		t.Errorf("got %s", got)
-	}
-}
-
 // An index that was not found, or not found whole, is told from one that was, in both files.
 func TestKnows(t *testing.T) {
 	for text, want := range map[string]bool{"": false, "\nhostpath-provisioner/claim in (,p)": false, `{"identity":""}`: false, "a/1 b/1\nselection": true, `{"identity":"a/1 b/1"}`: true} {
 		if knows([]byte(text)) != want {
 			t.Errorf("of %q: %t", text, !want)
 		}
-	}
-}
-
-func TestTerminatedIn(t *testing.T) {
-	got := terminatedIn(`# TYPE apiserver_terminated_watchers_total counter
-apiserver_terminated_watchers_total{group="",resource="persistentvolumeclaims"} 12
-apiserver_terminated_watchers_total{group="storage.k8s.io",resource="storageclasses"} 1e+03
-apiserver_terminated_watchers_totals{resource="pods"} 3
-apiserver_request_total{resource="pods"} 4
-`)
-	if want := map[string]int{"persistentvolumeclaims": 12, "storageclasses": 1000}; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }

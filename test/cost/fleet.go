@@ -141,8 +141,7 @@ func (f *fleet) limit(what string, got, most float64) {
 
 // count returns the requests of the daemons since the last call, after a while without any.
 func (f *fleet) count(ctx context.Context, quiet time.Duration) harness.Requests {
-	all, err := f.audit.Settle(ctx, quiet, quietIn)
-	f.Must(err, "reading the audit log")
+	all := harness.Need(f.audit.Settle(ctx, quiet, quietIn))(f, "reading the audit log")
 	got := harness.SumRequests(all)
 	f.Say("  %d requests: %s", got.Total(), got)
 	return got
@@ -253,8 +252,7 @@ func (f *fleet) back(ctx context.Context) {
 	dead := f.members[:len(f.members)/2]
 	f.Say("the %d daemons that were killed start again", len(dead))
 	f.run(dead...)
-	all, err := f.audit.Settle(ctx, quiet, quietIn)
-	f.Must(err, "reading the audit log")
+	all := harness.Need(f.audit.Settle(ctx, quiet, quietIn))(f, "reading the audit log")
 	again := map[string]harness.Requests{}
 	for _, m := range dead {
 		again[m.node] = all[m.node]
@@ -270,8 +268,7 @@ func (f *fleet) back(ctx context.Context) {
 	f.audit.Busiest()
 	f.Must(f.Cluster.Restart(ctx), "starting the control plane again")
 	pass(ctx, 10*time.Second)
-	all, err = f.audit.Take()
-	f.Must(err, "reading the audit log")
+	all = harness.Need(f.audit.Take())(f, "reading the audit log")
 	got = harness.SumRequests(all)
 	f.Say("  %d requests: %s", got.Total(), got)
 	f.Say("  %d in the second with the most", f.audit.Busiest())
@@ -344,8 +341,7 @@ func (f *fleet) churnAt(ctx context.Context, node string, rate int) {
 	began := time.Now()
 	claims := f.comeAndGo(ctx, node, rate)
 	seconds := time.Since(began).Seconds()
-	all, err := f.audit.Take()
-	f.Must(err, "reading the audit log")
+	all := harness.Need(f.audit.Take())(f, "reading the audit log")
 	got := all[node]
 	f.Say("  %d requests: %s", got.Total(), got)
 	published := 0

@@ -209,15 +209,13 @@ func (s *scale) look(ctx context.Context, log *harness.AuditLog, index bool) loo
 // chosen makes a claim for which the node was chosen and no provisioner was asked. It returns how
 // many volumes it has when the daemon sends no more requests, and those that it has sent.
 func (s *scale) chosen(ctx context.Context, log *harness.AuditLog, i int) (made int, requests harness.Requests) {
-	_, err := log.Settle(ctx, lookQuiet, lookIn)
-	s.Must(err, "reading the audit log")
+	harness.Need(log.Settle(ctx, lookQuiet, lookIn))(s, "reading the audit log")
 	s.daemon.claims++
 	claim := cluster.Claim(s.Namespace, fmt.Sprintf("chosen-%d-%d", s.daemon.claims, i), ours, "1Mi")
 	claim.Annotations = map[string]string{plan.SelectedNode: s.daemon.node}
-	claim, err = s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Create(ctx, claim, metav1.CreateOptions{})
 	s.Must(err, "making a claim")
-	sent, err := log.Settle(ctx, lookQuiet, lookIn)
-	s.Must(err, "reading the audit log")
+	sent := harness.Need(log.Settle(ctx, lookQuiet, lookIn))(s, "reading the audit log")
 	_, err = s.Client.CoreV1().PersistentVolumes().Get(ctx, "pvc-"+string(claim.UID), metav1.GetOptions{})
 	if err == nil {
 		made = 1

@@ -163,8 +163,7 @@ func (s *scale) affordable(size int) int {
 	if s.perClaim == 0 {
 		return size
 	}
-	data, err := os.ReadFile("/proc/meminfo")
-	s.Must(err, "reading the memory that there is")
+	data := harness.Need(os.ReadFile("/proc/meminfo"))(s, "reading the memory that there is")
 	available := 0
 	for line := range strings.Lines(string(data)) {
 		_, _ = fmt.Sscanf(line, "MemAvailable: %d kB", &available)
@@ -192,8 +191,7 @@ func (s *scale) fill(ctx context.Context, size int) {
 
 // planeMemory is what the control plane has resident, in KiB.
 func (s *scale) planeMemory() int {
-	status, err := process.Status(s.Cluster.PID())
-	s.Must(err, "reading the control plane's memory")
+	status := harness.Need(process.Status(s.Cluster.PID()))(s, "reading the control plane's memory")
 	return status["VmRSS"]
 }
 
@@ -227,8 +225,7 @@ func (s *scale) firstIndexed(ctx context.Context, size int) row {
 	r := s.run(ctx, s.daemon, size)
 	s.indexFound(s.daemon)
 	s.rest(s.daemon)
-	status, err := process.Status(s.daemon.pid())
-	s.Must(err, "reading the memory of the daemon")
+	status := harness.Need(process.Status(s.daemon.pid()))(s, "reading the memory of the daemon")
 	r.Resident, r.Peak, r.StartBytes = float64(status["VmRSS"])/1024, float64(status["VmHWM"])/1024, s.daemon.meter.received()-before
 	s.Say("  %-48s %6.1f MiB, %9.4f MB received until the index is in use", "", r.Resident, float64(r.StartBytes)/1e6)
 	s.Must(s.daemon.stop(s.Soon()), "stopping the daemon")

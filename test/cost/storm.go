@@ -11,6 +11,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // A storm is claims that come to a cluster of many nodes at once, and all of which are bound in the
@@ -151,8 +153,7 @@ func (s *scale) storm(ctx context.Context, name, prefix string, n int, nodes []*
 	}
 	var rows []row
 	for i, c := range nodes {
-		status, err := process.Status(c.pid())
-		s.Must(err, "reading the memory of "+name)
+		status := harness.Need(process.Status(c.pid()))(s, "reading the memory of "+name)
 		rows = append(rows, row{Peak: float64(status["VmHWM"]) / 1024, First: s.cpuOf(c.pid()) - cpu[i]})
 	}
 	r.Peak, r.NodeCPU = median(rows, func(r row) float64 { return r.Peak }), median(rows, func(r row) time.Duration { return r.First })
@@ -161,8 +162,7 @@ func (s *scale) storm(ctx context.Context, name, prefix string, n int, nodes []*
 }
 
 func (s *scale) cpuOf(pid int) time.Duration {
-	used, err := process.CPUTime(pid)
-	s.Must(err, "reading a processor time")
+	used := harness.Need(process.CPUTime(pid))(s, "reading a processor time")
 	return used
 }
 

@@ -15,6 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 const (
@@ -406,8 +408,7 @@ func (e *environment) scrub() {
 func (e *environment) scrubVolumes() {
 	all := e.Client.CoreV1().PersistentVolumes()
 	gone := e.until(func() bool {
-		volumes, err := all.List(e.ctx, metav1.ListOptions{})
-		e.Must(err, "listing volumes")
+		volumes := harness.Need(all.List(e.ctx, metav1.ListOptions{}))(e, "listing volumes")
 		left := 0
 		for _, v := range volumes.Items {
 			if e.baseline["object "+v.Name] {

@@ -3,7 +3,6 @@ package crash
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -172,28 +171,6 @@ func want(t *testing.T, faults []fault, text string) {
 	t.Helper()
 	if len(faults) != 1 || faults[0].String() != text {
 		t.Errorf("%v, want %q", faults, text)
-	}
-}
-
-func TestSome(t *testing.T) {
-	all := []int{0, 1, 2, 3, 4, 5, 6}
-	for _, c := range []struct {
-		n    int
-		seed uint64
-		want []int
-	}{{0, 5, all}, {1, 6, all[6:]}, {2, 0, []int{0, 3}}, {2, 1, []int{1, 4}}, {2, 5, []int{2, 5}}, {7, 1, all}, {9, 1, all}} {
-		if got := some(7, c.n, c.seed); !slices.Equal(got, c.want) {
-			t.Errorf("%d of 7, seed %d: %v, want %v", c.n, c.seed, got, c.want)
-		}
-	}
-	if some(0, 2, 0) != nil {
-		t.Error("some of none")
-	}
-}
-
-func TestUnion(t *testing.T) {
-	if got := union([]string{"a", "b"}, []string{"b", "c"}); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Error(got)
 	}
 }
 

@@ -216,8 +216,7 @@ func playLimits(ctx context.Context, p *harness.Program, opt options) {
 		return
 	}
 	if opt.requests != "" {
-		took, err := requestCost(opt.requests)
-		p.Must(err, "asking for projects")
+		took := harness.Need(requestCost(opt.requests))(p, "asking for projects")
 		p.Say("%s", took)
 		return
 	}

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // inlineMiB is the size of the one inline volume that there is, and all that the pool has for them:
@@ -213,8 +215,7 @@ func (p *pods) await(op inlineOperation, died <-chan string, asked chan error) (
 
 // inspectInline looks while a process is dead: what is mounted is whole.
 func (p *pods) inspectInline(op inlineOperation) (faults []fault) {
-	all, err := p.inlineMounts()
-	p.Must(err, "reading the mount table")
+	all := harness.Need(p.inlineMounts())(p, "reading the mount table")
 	for i, root := range all {
 		if root != "/"+theInline.PV || i > 0 {
 			faults = append(faults, fault{double, root + " is mounted"})
@@ -261,8 +262,7 @@ func (p *pods) inlineFaults(state inlineState, data bool) (faults []fault) {
 		faults = p.inlineFlaws(filepath.Join(p.pool, theInline.PV), data)
 	}
 	faults = append(faults, p.look().against(wanted, nil)...)
-	all, err := p.inlineMounts()
-	p.Must(err, "reading the mount table")
+	all := harness.Need(p.inlineMounts())(p, "reading the mount table")
 	if mounted := state == inlineMounted; len(all) > 1 || (len(all) == 1) != mounted {
 		faults = append(faults, fault{double, fmt.Sprintf("mounted: %q", all)})
 	} else if mounted {

@@ -159,8 +159,7 @@ type limitCases struct {
 // proveLimits kills in a pool that it makes in a directory.
 func proveLimits(ctx context.Context, p *harness.Program, opt options, path string) (rows report) {
 	socket := filepath.Join(os.TempDir(), fmt.Sprintf("crash-%d-%s", os.Getpid(), filepath.Base(path)))
-	k, err := killer.New(socket, killer.Scope{Pool: path})
-	p.Must(err, "listening")
+	k := harness.Need(killer.New(socket, killer.Scope{Pool: path}))(p, "listening")
 	p.Cleanup(func() error { return k.Close() })
 	c := &limitCases{Program: p, ctx: ctx, path: path, killer: k}
 	c.Must(c.open().InitMarker(ctx, c.open().id, []byte("{}\n")), "making a pool in "+path)
@@ -179,8 +178,7 @@ func proveLimits(ctx context.Context, p *harness.Program, opt options, path stri
 
 // open is the pool as another process has it.
 func (c *limitCases) open() *limitedPool {
-	p, err := openLimited(c.path)
-	c.Must(err, "opening the pool")
+	p := harness.Need(openLimited(c.path))(c, "opening the pool")
 	return p
 }
 
@@ -236,10 +234,8 @@ func (c *limitCases) run(op limitOperation, pv, point string) (hit string, point
 
 // limitsOf are the records of a pool, and what its filesystem says of their projects.
 func (c *limitCases) limitsOf(p *limitedPool) (volume.Inventory, map[uint32]quota.Limit) {
-	inventory, err := p.List(c.ctx, p.id)
-	c.Must(err, "reading the records")
-	projects, err := p.Projects(c.ctx, p.id)
-	c.Must(err, "reading the limits")
+	inventory := harness.Need(p.List(c.ctx, p.id))(c, "reading the records")
+	projects := harness.Need(p.Projects(c.ctx, p.id))(c, "reading the limits")
 	limits := map[uint32]quota.Limit{}
 	for _, u := range projects {
 		if u.Limit != (quota.Limit{}) {

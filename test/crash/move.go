@@ -228,8 +228,7 @@ func (m *mover) located() (faults []fault) {
 		}
 	}
 	for _, other := range m.machines {
-		left, err := os.ReadDir(other.pool)
-		m.Must(err, "looking at a mount point")
+		left := harness.Need(os.ReadDir(other.pool))(m, "looking at a mount point")
 		if other != at && len(left) > 0 {
 			faults = append(faults, fault{double, fmt.Sprintf("%v at %s", left, other.pool)})
 		}
@@ -284,12 +283,11 @@ func (m *mover) unknown(all []*testCase) {
 	m.scrubVolumes()
 	all[0].drop()
 	file := m.ours("pool.json")
-	text, err := os.ReadFile(file)
-	m.Must(err, "reading the marker")
+	text := harness.Need(os.ReadFile(file))(m, "reading the marker")
 	var marker map[string]any
 	m.Must(json.Unmarshal(text, &marker), "reading the marker")
 	marker["cluster"] = "another"
-	text, err = json.Marshal(marker)
+	text, err := json.Marshal(marker)
 	m.Must(errors.Join(err, os.WriteFile(file, text, 0o600)), "writing the marker")
 	if !m.until(func() bool {
 		s := m.look()

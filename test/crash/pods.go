@@ -313,8 +313,7 @@ func (p *pods) frozen() bool {
 
 // notPaused are what is left of a pause.
 func (p *pods) notPaused() (faults []fault) {
-	left, err := os.ReadDir(p.runtime)
-	p.Must(err, "reading the service's directory")
+	left := harness.Need(os.ReadDir(p.runtime))(p, "reading the service's directory")
 	if len(left) > 0 || p.frozen() {
 		faults = append(faults, fault{leak, fmt.Sprintf("a pause: %v", left)})
 	}
@@ -354,12 +353,10 @@ func (p *pods) startWriter(target string) {
 	// <> opens a file without making it empty: each write takes the place of the one before.
 	script := fmt.Sprintf(`cd "$0"; while i=$((i+1)); do printf %%08d $i 1<>%s; printf %%08d $i 1<>%s; sleep 0.01; done`, writes[0], writes[1])
 	cmd := exec.Command("sh", "-c", script, target)
-	started, err := hosttest.PutInCgroup(p.cgroup, cmd)
-	p.Must(err, "starting the pod's process")
+	started := harness.Need(hosttest.PutInCgroup(p.cgroup, cmd))(p, "starting the pod's process")
 	defer started()
 	cmd.Stderr = os.Stderr
-	child, err := process.Start(cmd)
-	p.Must(err, "starting the pod's process")
+	child := harness.Need(process.Start(cmd))(p, "starting the pod's process")
 	p.Cleanup(func() error {
 		return errors.Join(os.WriteFile(filepath.Join(p.cgroup, "cgroup.kill"), []byte("1"), 0), child.Kill(), harness.Eventually(p.Soon(), p.empty))
 	})

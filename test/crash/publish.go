@@ -210,8 +210,7 @@ func (c *published) compare(want, may map[string]bool, rest bool) (faults []faul
 	add := func(k kind, format string, args ...any) {
 		faults = append(faults, fault{k, fmt.Sprintf(format, args...)})
 	}
-	all, err := c.service.Mounted()
-	c.Must(err, "reading the mount table")
+	all := harness.Need(c.service.Mounted())(c, "reading the mount table")
 	times := map[string]int{}
 	for _, m := range all {
 		pod, _, _ := strings.Cut(strings.TrimPrefix(m.Point, c.service.Root+"/pods/"), "/")
@@ -238,8 +237,7 @@ func (c *published) compare(want, may map[string]bool, rest bool) (faults []faul
 			add(loss, "the volume is not mounted for %s", pod)
 		}
 	}
-	left, err := c.service.Left()
-	c.Must(err, "looking for targets")
+	left := harness.Need(c.service.Left())(c, "looking for targets")
 	if len(left) != len(want) {
 		add(leak, "targets %q", left)
 	}

@@ -253,8 +253,7 @@ func (w *wandering) cordon(a *machine, on bool) {
 func (w *wandering) from(on *machine) string {
 	text, err := os.ReadFile(filepath.Join(on.pool, hostcheck.PrivateDir, "pool.json"))
 	w.Must(err, "reading a marker")
-	m, err := hostcheck.DecodeMarker(text)
-	w.Must(err, "reading a marker")
+	m := harness.Need(hostcheck.DecodeMarker(text))(w, "reading a marker")
 	return m.Node
 }
 
@@ -303,8 +302,7 @@ func (w *wandering) compare() (faults []fault) {
 		if owner := w.from(a); owner != a.node {
 			add(double, "the disk in %s is %s's", a.node, owner)
 		}
-		entries, err := os.ReadDir(a.pool)
-		w.Must(err, "reading a pool")
+		entries := harness.Need(os.ReadDir(a.pool))(w, "reading a pool")
 		for _, e := range entries {
 			at[e.Name()] = append(at[e.Name()], a)
 		}

@@ -79,8 +79,7 @@ func (e *environment) showf(format string, args ...any) { e.show(fmt.Sprintf(for
 
 // entries are the visible names in a directory.
 func (e *environment) entries(dir string) []string {
-	all, err := os.ReadDir(dir)
-	e.Must(err, "looking into "+dir)
+	all := harness.Need(os.ReadDir(dir))(e, "looking into "+dir)
 	var names []string
 	for _, e := range all {
 		if !strings.HasPrefix(e.Name(), ".") && e.Name() != "lost+found" {
@@ -144,8 +143,7 @@ func (e *environment) kubeconfig() string {
 }
 
 func (e *environment) makeDir() {
-	dir, err := os.MkdirTemp("", "hostpath-provisioner-demo-")
-	e.Must(err, "making a directory")
+	dir := harness.Need(os.MkdirTemp("", "hostpath-provisioner-demo-"))(e, "making a directory")
 	e.dir = dir
 	e.undo(func(context.Context) error { return os.RemoveAll(dir) })
 }

@@ -23,6 +23,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // tell is the whole story.
@@ -56,17 +58,14 @@ func (e *environment) startCluster(ctx context.Context) {
 
 func (e *environment) useCluster(ctx context.Context, file string) {
 	e.step("using the cluster of KUBECONFIG=%s", file)
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	e.Must(err, "reading "+file)
-	e.cluster, err = cluster.Attach(config)
-	e.Must(err, "making a client")
+	config := harness.Need(clientcmd.BuildConfigFromFlags("", file))(e, "reading "+file)
+	e.cluster = harness.Need(cluster.Attach(config))(e, "making a client")
 	e.client = e.cluster.Client()
 	e.node = os.Getenv("NODE")
 	if e.node == "" {
-		e.node, err = os.Hostname()
-		e.Must(err, "reading the host's name")
+		e.node = harness.Need(os.Hostname())(e, "reading the host's name")
 	}
-	_, err = e.client.CoreV1().Nodes().Get(ctx, e.node, metav1.GetOptions{})
+	_, err := e.client.CoreV1().Nodes().Get(ctx, e.node, metav1.GetOptions{})
 	e.Must(err, fmt.Sprintf("looking for node %q (NODE=... names another one)", e.node))
 	e.showf("node %s", e.node)
 }
@@ -108,8 +107,7 @@ func (e *environment) startDaemon(ctx context.Context) {
 		e.Must(e.cluster.ServiceAccountKubeconfig(ctx, "hostpath-provisioner", "hostpath-provisioner", e.node, e.path("daemon.kubeconfig")), "making its kubeconfig")
 	} else {
 		e.step("starting the daemon with the rights of KUBECONFIG")
-		data, err := os.ReadFile(os.Getenv("KUBECONFIG"))
-		e.Must(err, "reading KUBECONFIG")
+		data := harness.Need(os.ReadFile(os.Getenv("KUBECONFIG")))(e, "reading KUBECONFIG")
 		e.Must(os.WriteFile(e.path("daemon.kubeconfig"), data, 0o600), "copying the kubeconfig")
 	}
 	e.Must(e.daemon.Run(ctx), "starting the daemon")
@@ -125,8 +123,7 @@ func (e *environment) applyClass(ctx context.Context) {
 	e.undo(func(ctx context.Context) error {
 		return e.client.StorageV1().StorageClasses().Delete(ctx, e.name, metav1.DeleteOptions{})
 	})
-	e.namespace, err = e.cluster.NewNamespace(ctx, e.name+"-")
-	e.Must(err, "creating a namespace")
+	e.namespace = harness.Need(e.cluster.NewNamespace(ctx, e.name+"-"))(e, "creating a namespace")
 	e.undo(func(ctx context.Context) error {
 		return e.client.CoreV1().Namespaces().Delete(ctx, e.namespace, metav1.DeleteOptions{})
 	})
@@ -182,8 +179,7 @@ func (e *environment) bound(ctx context.Context, claim *corev1.PersistentVolumeC
 	terms := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0]
 	e.showf("claim   %s: %s", now.Name, now.Status.Phase)
 	e.showf("volume  %s: %s, local %s, only where %s is %v", pv.Name, pv.Status.Phase, source.Path, terms.Key, terms.Values)
-	info, err := os.Stat(source.Path)
-	e.Must(err, "looking at the directory")
+	info := harness.Need(os.Stat(source.Path))(e, "looking at the directory")
 	e.showf("on disk %s %s", info.Mode(), source.Path)
 	pod, err := e.cluster.WaitPodScheduled(ctx, e.namespace, claim.Name)
 	e.Must(err, "waiting for the pod to be scheduled")
@@ -247,8 +243,7 @@ func (e *environment) refusedWhileUnmounted(ctx context.Context) *corev1.Persist
 	if !e.own {
 		reason = "PoolClosed" // there is no CSIDriver of the demonstration's provisioner: nothing is compared
 	}
-	event, err := e.cluster.WaitEvent(ctx, claim, reason)
-	e.Must(err, "waiting for the event")
+	event := harness.Need(e.cluster.WaitEvent(ctx, claim, reason))(e, "waiting for the event")
 	e.showf("event   %s %s: %s", event.Type, event.Reason, event.Message)
 	now, err := e.client.CoreV1().PersistentVolumeClaims(e.namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	e.Must(err, "reading the claim")

@@ -27,7 +27,7 @@ func (w *environment) deniesOf(group, resource string, operation admissionv1.Ope
 		w.Namespace+"-"+resource+"-"+strings.ToLower(string(operation)), admissionv1.Fail
 	rule := admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"},
 		Resources: []string{resource}}
-	_, err := policies.ValidatingAdmissionPolicies().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicy{
+	createIn(w, policies.ValidatingAdmissionPolicies(), &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &fail,
@@ -37,13 +37,11 @@ func (w *environment) deniesOf(group, resource string, operation admissionv1.Ope
 			}}}},
 			Validations: []admissionv1.Validation{{Expression: unless, Message: message}},
 		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.Ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+	})
+	createIn(w, policies.ValidatingAdmissionPolicyBindings(), &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	end = func() {
 		_ = policies.ValidatingAdmissionPolicyBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
 		_ = policies.ValidatingAdmissionPolicies().Delete(context.Background(), name, metav1.DeleteOptions{})
@@ -68,14 +66,11 @@ func TestAdoptFromCSIForbidden(t *testing.T) {
 		v.Name, v.Spec.PersistentVolumeSource = pv.Name, corev1.PersistentVolumeSource{Local: local}
 	})
 	w.Eventually("the policy is at work", func() bool {
-		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.pvs().Create(w.Ctx, forbidden, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "no local here")
 	})
 	for _, flags := range [][]string{{fromCSI, "--dry-run"}, {fromCSI}} {
-		if out, code := h.Call(append([]string{"adopt", "fast"}, flags...)...); code != 1 ||
-			!strings.Contains(out, "refused: the server would not take volume") {
-			t.Errorf("%q: exit code %d\n%s", flags, code, out)
-		}
+		h.call(append([]string{"adopt", "fast"}, flags...)...).ends(1, "refused: the server would not take volume")
 	}
 	if now := w.object(pv.Name); now != before {
 		t.Errorf("got\n%s\nwant\n%s", now, before)

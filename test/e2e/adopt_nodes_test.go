@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -30,9 +28,7 @@ func (h *host) beside(name string) (other *host, at func(...string) string) {
 	namespace.Run("sh", "-c", script)
 	other = &host{w: w, node: w.Namespace + "-" + name, mount: h.mount}
 	w.Must(w.AddNode(w.Ctx, other.node, map[string]string{corev1.LabelHostname: "host-of-" + other.node}))
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	text := strings.Replace(string(config), `node = "`+h.node+`"`, `node = "`+other.node+`"`, 1)
+	text := strings.Replace(h.config(), `node = "`+h.node+`"`, `node = "`+other.node+`"`, 1)
 	other.Daemon = w.Daemon(other.node, "fast", rig.Options{Dir: hosttest.Dir(w), Config: text, Wrap: namespace.Enter()})
 	return other, func(elem ...string) string {
 		return namespace.Path(append([]string{h.mount}, elem...)...)
@@ -54,13 +50,11 @@ func TestAdoptOnTwoNodes(t *testing.T) {
 		for _, dir := range []string{cluster.PathOf(pv), inB(filepath.Base(cluster.PathOf(pv)))} {
 			w.Must(os.Mkdir(dir, 0o777))
 		}
-		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
-		w.Must(err)
+		createIn(w, w.pvs(), pv)
 		names = append(names, pv.Name)
 	}
 	for _, name := range names {
-		_, err := w.WaitVolumePhase(w.Soon(), name, corev1.VolumeBound)
-		w.Must(err)
+		w.Phase(name, corev1.VolumeBound)
 	}
 	var both sync.WaitGroup
 	said := make([]string, 2)
@@ -123,8 +117,7 @@ func entries(t *testing.T, dir string) (names []string) {
 func TestAdoptByAffinity(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...)
-	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, h.node, types.MergePatchType, []byte(`{"metadata":{"labels":{"rack":"7"}}}`), metav1.PatchOptions{})
-	w.Must(err)
+	patchIn(w, w.nodes(), h.node, `{"metadata":{"labels":{"rack":"7"}}}`)
 	term := func(key string, operator corev1.NodeSelectorOperator, values ...string) corev1.NodeSelectorTerm {
 		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 	}

@@ -33,9 +33,7 @@ func (w *environment) object(name string) string {
 	w.Helper()
 	pv := w.Volume(name)
 	pv.ResourceVersion, pv.ManagedFields = "", nil
-	text, err := yaml.Marshal(pv)
-	w.Must(err)
-	return string(text)
+	return string(need(yaml.Marshal(pv))(w))
 }
 
 // everything made in one pool by every system, with a file in each.
@@ -78,11 +76,8 @@ func TestAdopt(t *testing.T) {
 	h.wantTree(before...)
 	for _, pv := range volumes {
 		name := pv.Spec.ClaimRef.Name
-		if data, err := os.ReadFile(filepath.Join(cluster.PathOf(pv), "data")); string(data) != name {
-			t.Errorf("the data of %s is %q, %v", name, data, err)
-		}
-		w.DeleteClaim(name)
-		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+		h.wantData(cluster.PathOf(pv), name)
+		w.Removes(name, pv.Name)
 	}
 	h.wantTree()
 }
@@ -93,7 +88,7 @@ func TestAdoptUndo(t *testing.T) {
 	h := w.newHost("a").aliased(allPeers()...)
 	volumes := h.everySystem()
 	// One has the usual finalizer already: it keeps it.
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, volumes[0].Name, "application/merge-patch+json",
+	_, err := w.pvs().Patch(w.Ctx, volumes[0].Name, "application/merge-patch+json",
 		[]byte(`{"metadata":{"finalizers":["kubernetes.io/pv-protection","`+finalizer+`"]}}`), metav1.PatchOptions{})
 	w.Must(err)
 	tree, objects := h.tree(), map[string]string{}
@@ -124,20 +119,15 @@ func TestAdoptUndo(t *testing.T) {
 	}
 	// What is given up has no owner: a claim that goes takes nothing along.
 	w.DeleteClaim("rancher")
-	_, err = w.WaitVolumePhase(w.Soon(), volumes[5].Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(volumes[5].Name, corev1.VolumeReleased)
 	h.made("later", w.Class("c", immediate)) // the daemon has seen what came before it
-	if _, err := os.Stat(filepath.Join(cluster.PathOf(volumes[5]), "data")); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(cluster.PathOf(volumes[5]), "data")))(w)
 }
 
 // adopts runs adopt and wants it to go well.
 func (h *host) adopts(args ...string) {
 	h.w.Helper()
-	if out, code := h.Call(append([]string{"adopt", "fast"}, args...)...); code != 0 {
-		h.w.Fatalf("adopt %q: exit code %d\n%s", args, code, out)
-	}
+	h.call(append([]string{"adopt", "fast"}, args...)...).ends(0)
 }
 
 // An adopted volume is kept and archived as one of our own, also by a daemon that starts later.
@@ -152,10 +142,8 @@ func TestAdoptRetainAndArchive(t *testing.T) {
 		w.DeleteClaim(pv.Spec.ClaimRef.Name)
 	}
 	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
-	_, err := w.WaitVolumePhase(w.Soon(), kept.Name, corev1.VolumeReleased)
-	w.Must(err)
-	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, kept.Name, metav1.DeleteOptions{}))
-	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
+	w.Phase(kept.Name, corev1.VolumeReleased)
+	w.removesVolume(kept.Name)
 	name := archived.Name
 	h.wantTree(append(pool.Of(kept.Name), "ours/archive/"+name, "ours/archive/"+name+".json")...)
 	w.Eventually("the record says that it is retained", func() bool {
@@ -174,7 +162,7 @@ func TestAdoptedWithoutItsRecord(t *testing.T) {
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	h.run()
 	w.DeleteClaim("data")
-	w.refusedVolume(pv, "NotRecorded")
+	w.event(pv, "NotRecorded")
 	h.wantTree(filepath.Base(cluster.PathOf(pv)))
 }
 
@@ -214,8 +202,7 @@ func (w *environment) remark(name string, was *corev1.PersistentVolume) {
 	w.Helper()
 	pv := w.Volume(name)
 	pv.Labels, pv.Annotations, pv.Finalizers = was.Labels, was.Annotations, was.Finalizers
-	_, err := w.Client().CoreV1().PersistentVolumes().Update(w.Ctx, pv, metav1.UpdateOptions{})
-	w.Must(err)
+	updateIn(w, w.pvs(), pv)
 }
 
 // Whatever volumes can look like that must not be adopted, or not yet. Nothing is changed by any.
@@ -276,8 +263,7 @@ func TestAdoptTraps(t *testing.T) {
 	add(kubevirt, "elsewhere", func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, other.node) })
 	released := kubevirt.made(h, "released")
 	w.DeleteClaim("released")
-	_, err := w.WaitVolumePhase(w.Soon(), released.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(released.Name, corev1.VolumeReleased)
 	volumes = append(volumes, released)
 
 	tree := h.tree()
@@ -314,8 +300,7 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 			Name: "program", Image: "registry.example/any:v1", Args: []string{"-name=" + name},
 		}}},
 	}
-	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, pod, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.pods(), pod)
 	var story strings.Builder
 	call := func(args ...string) {
 		out, _ := h.Call(append([]string{"adopt", "fast"}, args...)...)
@@ -323,9 +308,9 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 	}
 	call()
 	call("--dry-run", "--stopped", name)
-	w.Must(w.Client().CoreV1().Pods(w.Namespace).Delete(w.Ctx, "program", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	w.Must(w.pods().Delete(w.Ctx, "program", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	w.Eventually("the pod is gone", func() bool {
-		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+		pods, err := w.pods().List(w.Ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
 	// Its pod is gone, and another process holds its lock: a program outside of the cluster.

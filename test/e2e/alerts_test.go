@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/alerts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -66,10 +65,7 @@ func TestStateDirectoryHangs(t *testing.T) {
 		t.Errorf("healthz: %q", got)
 	}
 	w.Must(h.WaitStatus(w.Soon(), stands))
-	if out, code := h.Call("status"); code != 1 || !strings.Contains(out, "not ready") ||
-		!strings.Contains(out, stands) {
-		t.Errorf("status: exit code %d\n%s", code, out)
-	}
+	h.call("status").ends(1, "not ready", stands)
 	h.shows(admin, "nodes", "node "+h.node+": NotAnswering: "+stands)
 	fs.Resume()
 	ready.Resolves()
@@ -80,8 +76,7 @@ func TestStateDirectoryHangs(t *testing.T) {
 // The API server takes no events for a while, and thousands of claims of several tenants are to be
 // told why they wait: the oldest warnings are dropped, and that is counted.
 func TestEventsAreDropped(t *testing.T) {
-	t.Parallel()
-	w := &environment{fixture.New(t, fixture.OwnPlane(t), "e2e-")}
+	w := ownEnvironment(t)
 	h := w.newHost("a")
 	address := h.metrics()
 	door := w.behindDoor(h)
@@ -119,8 +114,7 @@ func (w *environment) manyRefused(node, class string) {
 	const tenants, each = 5, 850
 	made := make(chan error, tenants*each)
 	for range tenants {
-		namespace, err := w.NewNamespace(w.Ctx, "e2e-tenant-")
-		w.Must(err)
+		namespace := need(w.NewNamespace(w.Ctx, "e2e-tenant-"))(w)
 		claims := w.Client().CoreV1().PersistentVolumeClaims(namespace)
 		go func() {
 			for i := range each {

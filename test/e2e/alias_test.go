@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -54,8 +53,7 @@ func TestAliasClasses(t *testing.T) {
 			if !maps.Equal(pv.Annotations, want) {
 				t.Errorf("annotations %q, want %q", pv.Annotations, want)
 			}
-			w.DeleteClaim(c.system)
-			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+			w.Removes(c.system, pv.Name)
 			directory := filepath.Base(cluster.PathOf(back))
 			h.wantTree(directory, "ours/volumes/"+back.Name+".json")
 			h.adopts("--undo")
@@ -66,11 +64,9 @@ func TestAliasClasses(t *testing.T) {
 			}
 			// The old program does its part: the directory goes, then the object.
 			w.DeleteClaim(c.system + "-back")
-			_, err := w.WaitVolumePhase(w.Soon(), back.Name, corev1.VolumeReleased)
-			w.Must(err)
+			w.Phase(back.Name, corev1.VolumeReleased)
 			w.Must(os.Remove(cluster.PathOf(back)))
-			w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, back.Name, metav1.DeleteOptions{}))
-			w.Must(w.WaitVolumeGone(w.Soon(), back.Name))
+			w.removesVolume(back.Name)
 			h.wantTree()
 		})
 	}
@@ -91,9 +87,7 @@ func TestAliasRefusals(t *testing.T) {
 		"unknown": {"hostpath", []string{"pvdir", h.mount}, "UnknownParameter", `unknown parameter "pvdir"`},
 	} {
 		claim := w.claim(name, w.classOf(w.Namespace+"-"+name, c.provisioner, wait, fixture.Parameters(c.params...)), "1Mi", annotate(provisionOnNode, h.node))
-		if got := w.refused(claim, c.reason); !strings.Contains(got, c.says) {
-			t.Errorf("%s: %q, want it to say %q", name, got, c.says)
-		}
+		w.refused(claim, c.reason, c.says)
 	}
 	h.wantTree()
 }
@@ -105,20 +99,13 @@ func TestSingleNode(t *testing.T) {
 	w := newEnvironment(t)
 	dir := hosttestDir(t, "volumes")
 	h := w.newHost("a", "[pool.plain]\npath = \""+dir+"\"\nrequire_mount = false\nreserve = \"1Ti\"\nreclaim_policy = \"Retain\"").aliased("hostpath")
-	if out, code := h.Call("prepare", "plain"); code != 0 {
-		t.Fatal(out)
-	}
+	h.call("prepare", "plain").ends(0)
 	h.run()
 	class := w.classOf(w.Namespace+"-plain", "hostpath", immediate, fixture.Parameters("pool", "plain"))
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
-	if got := w.refused(claim, "PoolClosed"); !strings.Contains(got, "reserve") {
-		t.Errorf("below the reserve: %q", got)
-	}
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(strings.Replace(string(config), `reserve = "1Ti"`, `reserve = "1Mi"`, 1)))
-	h.Kill()
-	h.run()
+	w.refused(claim, "PoolClosed", "reserve")
+	h.edit(`reserve = "1Ti"`, `reserve = "1Mi"`)
+	h.again()
 	pv := w.Bound("data")
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("policy %s", pv.Spec.PersistentVolumeReclaimPolicy)
@@ -127,9 +114,6 @@ func TestSingleNode(t *testing.T) {
 		t.Errorf("path %s, want %s", cluster.PathOf(pv), want)
 	}
 	w.DeleteClaim("data")
-	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
-	if _, err := os.Stat(cluster.PathOf(pv)); err != nil {
-		t.Error(err)
-	}
+	w.Phase(pv.Name, corev1.VolumeReleased)
+	need(os.Stat(cluster.PathOf(pv)))(w)
 }

@@ -33,12 +33,11 @@ func TestNodeAway(t *testing.T) {
 		about cluster.Object
 		want  string
 	}{
-		{w.claimNamed("lost"), gone.node + " does not exist any more, and nothing is done"},
+		{w.get("lost"), gone.node + " does not exist any more, and nothing is done"},
 		{w.Volume(going.Name), gone.node + " does not exist any more, and the volume waits"},
-		{w.claimNamed("waits"), silent.node + " is not Ready, and nothing is done"},
+		{w.get("waits"), silent.node + " is not Ready, and nothing is done"},
 	} {
-		told, err := w.WaitEvent(w.Soon(), c.about, "NodeAway")
-		w.Must(err)
+		told := w.event(c.about, "NodeAway")
 		if told.Type != corev1.EventTypeWarning ||
 			!strings.HasPrefix(told.Message, "node "+c.want) ||
 			!strings.Contains(told.Message, "hostpath-provisioner import") ||
@@ -50,7 +49,7 @@ func TestNodeAway(t *testing.T) {
 		return strings.Contains(page(w, "http://"+address+"/metrics"),
 			"\nhostpath_provisioner_volumes_away 3\n")
 	})
-	events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{
+	events, err := w.events().List(w.Ctx, metav1.ListOptions{
 		FieldSelector: "reason=NodeAway,involvedObject.name=used"})
 	if w.Must(err); len(events.Items) > 0 {
 		t.Errorf("a claim of a node that is well was told %q", events.Items[0].Message)

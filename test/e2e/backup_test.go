@@ -25,9 +25,7 @@ func (w *environment) own(backup []byte) []byte {
 		text, err := json.Marshal(item)
 		return err != nil || !strings.Contains(string(text), `"namespace":"`+w.Namespace+`"`)
 	})
-	text, err := json.Marshal(list)
-	w.Must(err)
-	return text
+	return need(json.Marshal(list))(w)
 }
 
 // A cluster lost its volumes and claims, and they are made again from a backup, as the page says:
@@ -40,10 +38,8 @@ func TestBackup(t *testing.T) {
 	w.retain(released.Name)
 	w.held(released.Name, false)
 	w.DeleteClaim("released")
-	_, err := w.WaitVolumePhase(w.Soon(), released.Name, "Released")
-	w.Must(err)
-	commands, err := pages.Open(rig.Root()).Take("operation.md", "Backups", "sh")
-	w.Must(err)
+	w.Phase(released.Name, "Released")
+	commands := need(pages.Open(rig.Root()).Take("operation.md", "Backups", "sh"))(w)
 	if len(commands) != 2 || commands[0].Text != "hostpath-provisioner backup > volumes.json\n" {
 		t.Fatalf("the page has %q", commands)
 	}
@@ -55,13 +51,10 @@ func TestBackup(t *testing.T) {
 	w.Must(os.WriteFile(file, w.own([]byte(text)), 0o600))
 	h.Kill()
 	for _, pv := range []string{one.Name, two.Name} {
-		w.deleteVolume(pv)
-		w.force(pv)
+		w.forceOff(pv)
 	}
-	w.deleteVolume(released.Name)
-	w.Must(w.WaitVolumeGone(w.Soon(), released.Name))
-	w.DeleteClaim("one")
-	w.DeleteClaim("two")
+	w.removesVolume(released.Name)
+	w.DeleteClaim("one", "two")
 	w.Eventually("the claims are gone", func() bool {
 		left, err := w.claims()
 		return err == nil && len(left) == 0
@@ -72,11 +65,9 @@ func TestBackup(t *testing.T) {
 			t.Errorf("%s has the volume %s", claim, pv.Name)
 		}
 	}
-	_, err = w.WaitVolumePhase(w.Soon(), released.Name, "Released")
-	w.Must(err)
+	w.Phase(released.Name, "Released")
 	h.run()
 	h.wantData(cluster.PathOf(one), "one")
-	w.DeleteClaim("two")
-	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	w.Removes("two", two.Name)
 	h.wantTree(pool.Of(one.Name, released.Name)...)
 }

@@ -39,15 +39,13 @@ func TestBackupsPage(t *testing.T) {
 			b := h.backups(program)
 			w.driver()
 			class := w.Class("c", immediate, fixture.Parameters("source", sources[0]))
-			w.claim("data", class, "100Mi")
-			pv := w.Bound("data")
+			pv := w.bound("data", class, "100Mi")
 			dir := filepath.Join(h.mount, pv.Name)
 			b.fill(dir)
 			want := b.tree(dir)
 			b.follow(b.block(1))
 			s.ready("snap", s.ask("snap", pv, w.Provisioner, "Delete"))
-			w.DeleteClaim("data")
-			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+			w.Removes("data", pv.Name)
 			w.Eventually("its record is gone", func() bool {
 				return !strings.Contains(strings.Join(b.tree(h.mount), "\n"), pv.Name)
 			})
@@ -92,16 +90,14 @@ func (b *backups) block(n int) string { return b.all[n].Text }
 // snapshotted is a backup as the page changes it for a snapshot.
 func (b *backups) snapshotted() string {
 	b.w.Helper()
-	first, err := pages.Open(rig.Root()).Take("backups.md", "While pods write", "sh", 0)
-	b.w.Must(err)
+	first := need(pages.Open(rig.Root()).Take("backups.md", "While pods write", "sh", 0))(b.w)
 	lines := strings.SplitAfterN(b.block(1), "\n", 3)
 	return first[0].Text + lines[2]
 }
 
 func (b *backups) snapshot() string {
 	b.w.Helper()
-	first, err := pages.Open(rig.Root()).Take("backups.md", "While pods write", "sh", 0)
-	b.w.Must(err)
+	first := need(pages.Open(rig.Root()).Take("backups.md", "While pods write", "sh", 0))(b.w)
 	return strings.TrimSpace(b.follow(strings.TrimSuffix(first[0].Text, "&&\n") + "&& echo \"$name\"\n"))
 }
 
@@ -149,8 +145,7 @@ func (b *backups) wantBackups(n int) {
 // restores makes a claim, restores into it as the page says, and compares; then the claim goes.
 func (b *backups) restores(class string, want []string) {
 	b.w.Helper()
-	b.w.claim("restored", class, "100Mi", annotate(provisionOnNode, b.node))
-	pv := b.w.Bound("restored")
+	pv := b.w.bound("restored", class, "100Mi", annotate(provisionOnNode, b.node))
 	b.follow(b.block(2))
 	got := b.tree(filepath.Join(b.mount, pv.Name))
 	if b.program == "restic" { // the page: it has not the directory's own owner and mode
@@ -158,8 +153,7 @@ func (b *backups) restores(class string, want []string) {
 	}
 	b.same(got, want)
 	b.stops(b.block(2)) // there are files
-	b.w.DeleteClaim("restored")
-	b.w.Must(b.w.WaitVolumeGone(b.w.Soon(), pv.Name))
+	b.w.Removes("restored", pv.Name)
 }
 
 // byHand puts a directory where a volume was: it is none.

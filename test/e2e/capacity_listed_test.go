@@ -38,8 +38,7 @@ func TestClassThatThePoliciesDoNotList(t *testing.T) {
 	})
 	claim := w.claim("data", later, "1Mi")
 	w.pod("user", []string{h.node}, "data")
-	event, err := w.WaitEvent(w.unhurried(), claim, "APIRefused")
-	w.Must(err)
+	event := need(w.WaitEvent(w.unhurried(), claim, "APIRefused"))(w)
 	for _, part := range []string{later, "the class is not in the list", "finds no room"} {
 		if !strings.Contains(event.Message, part) {
 			t.Errorf("the claim is told %q, without %q", event.Message, part)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -28,11 +27,10 @@ import (
 func (w *environment) driver() {
 	w.Helper()
 	no := false
-	_, err := w.Client().StorageV1().CSIDrivers().Create(w.Ctx, &storagev1.CSIDriver{
+	createIn(w, w.Client().StorageV1().CSIDrivers(), &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Provisioner, Labels: map[string]string{"app.kubernetes.io/managed-by": "hostpath-provisioner"}},
 		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &no},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	w.mayWriteDriver(w.Provisioner)
 }
 
@@ -41,19 +39,15 @@ func (w *environment) driver() {
 func (w *environment) mayWriteDriver(driver string) {
 	w.Helper()
 	name := "csidriver-" + driver
-	_, err := w.Client().RbacV1().ClusterRoles().Create(w.Ctx, &rbacv1.ClusterRole{
+	createIn(w, w.Client().RbacV1().ClusterRoles(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"},
 			ResourceNames: []string{driver}, Verbs: fixture.Kept("csidrivers", "get", "patch"),
 		}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "hostpath-provisioner", Name: "hostpath-provisioner"}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
+	const daemons = "hostpath-provisioner"
+	w.granted(name, name, rbacv1.Subject{Kind: "ServiceAccount", Namespace: daemons, Name: daemons})
 }
 
 // quiet has the daemon publish nothing.
@@ -62,10 +56,7 @@ func (h *host) quiet() *host { return h.configureFirst("publish_capacity = false
 // configureFirst writes a line before the tables of the configuration.
 func (h *host) configureFirst(line string) *host {
 	h.w.Helper()
-	file := h.Path("etc", "config.toml")
-	text, err := os.ReadFile(file)
-	h.w.Must(err)
-	h.w.Must(h.Configure(line + "\n" + string(text)))
+	h.w.Must(h.Configure(line + "\n" + h.config()))
 	return h
 }
 
@@ -74,8 +65,7 @@ func (w *environment) compared() bool { return w.comparedOf(w.Provisioner) }
 
 func (w *environment) comparedOf(driver string) bool {
 	w.Helper()
-	d, err := w.Client().StorageV1().CSIDrivers().Get(w.Ctx, driver, metav1.GetOptions{})
-	w.Must(err)
+	d := getIn(w, w.Client().StorageV1().CSIDrivers(), driver)
 	return d.Spec.StorageCapacity != nil && *d.Spec.StorageCapacity
 }
 
@@ -83,8 +73,7 @@ func (w *environment) comparedOf(driver string) bool {
 // publish nothing are "".
 func (w *environment) published(class string) map[string]int64 {
 	w.Helper()
-	list, err := w.Client().StorageV1().CSIStorageCapacities("hostpath-provisioner").List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := listIn(w, w.Client().StorageV1().CSIStorageCapacities("hostpath-provisioner"))
 	all := map[string]int64{}
 	for _, o := range list.Items {
 		if o.StorageClassName == class {
@@ -132,9 +121,7 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	w.awaitCompared(class, small.node, large.node)
 	w.claim("data", class, "120Mi")
 	w.pod("user", []string{small.node, large.node}, "data")
-	if pv := w.Bound("data"); pv.Labels["hostpath-provisioner/node"] != large.node {
-		t.Errorf("the volume is on %s", pv.Labels["hostpath-provisioner/node"])
-	}
+	w.boundOn("data", large)
 	for line := range strings.Lines(small.Log()) {
 		if strings.Contains(line, "NotEnoughSpace") && strings.Contains(line, "claim="+w.Namespace+"/data ") {
 			t.Errorf("the node without room was tried: %s", line)
@@ -146,9 +133,7 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[large.node] == 0 && all[small.node] > 60 })
 	w.claim("other", class, "10Mi")
 	w.pod("another", []string{small.node, large.node}, "other")
-	if pv := w.Bound("other"); pv.Labels["hostpath-provisioner/node"] != small.node {
-		t.Errorf("the volume is on %s, whose disk is not mounted", pv.Labels["hostpath-provisioner/node"])
-	}
+	w.boundOn("other", small)
 
 	// A pod that waits for space is woken when there is some.
 	w.claim("waits", class, "65Mi")
@@ -214,8 +199,7 @@ func (w *environment) raceForTheLastSpace() {
 		w.pod("user-"+fmt.Sprint(i), nodes, name)
 	}
 	bound := func() (n int) {
-		list, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-		w.Must(err)
+		list := listIn(w, w.pvcs())
 		for _, c := range list.Items {
 			if c.Status.Phase == corev1.ClaimBound {
 				n++
@@ -225,8 +209,7 @@ func (w *environment) raceForTheLastSpace() {
 	}
 	w.Eventually("each node has three volumes of 20 MiB in its 73 MiB", func() bool { return bound() == 9 })
 	w.Eventually("the other pods wait for storage", func() bool {
-		list, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-		w.Must(err)
+		list := listIn(w, w.pods())
 		waiting := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
 			return !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 				return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "did not have enough free storage")
@@ -234,12 +217,10 @@ func (w *environment) raceForTheLastSpace() {
 		})
 		return len(waiting) == 21
 	})
-	all, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	all := listIn(w, w.pvcs())
 	for _, c := range all.Items {
 		if c.Status.Phase != corev1.ClaimBound {
-			_, err := w.WaitEvent(w.unhurried(), &c, "NoNodeFits")
-			w.Must(err)
+			need(w.WaitEvent(w.unhurried(), &c, "NoNodeFits"))(w)
 		}
 	}
 	if n := bound(); n != 9 {
@@ -265,8 +246,7 @@ func TestFitsOnNoNode(t *testing.T) {
 	fits := w.claim("fits", class, "100Mi")
 	huge := w.claim("huge", class, "1Gi")
 	w.pod("user", []string{a.node, b.node}, "huge")
-	event, err := w.WaitEvent(w.unhurried(), huge, "NoNodeFits")
-	w.Must(err)
+	event := need(w.WaitEvent(w.unhurried(), huge, "NoNodeFits"))(w)
 	w.Must(b.Signal(syscall.SIGCONT))
 	for _, want := range []string{"it requests 1Gi, and of 2 nodes that publish", "to a volume of class " + class + " is 1", " MiB, on " + b.node} {
 		if event.Type != corev1.EventTypeWarning || !strings.Contains(event.Message, want) {
@@ -276,12 +256,11 @@ func TestFitsOnNoNode(t *testing.T) {
 	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("user", "did not have enough free storage") })
 
 	hosttest.Unmount(t, a.mount)
-	_, err = cluster.WaitFor(w.unhurried(), w.Client().CoreV1().Events(w.Namespace), event.Name, func(e *corev1.Event) bool {
+	_, err := cluster.WaitFor(w.unhurried(), w.events(), event.Name, func(e *corev1.Event) bool {
 		return strings.Contains(e.Message, " nothing can be had on "+a.node+" (NotMounted); open the closed pools, ")
 	})
 	w.Must(err)
-	told, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=NoNodeFits"})
-	w.Must(err)
+	told := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "reason=NoNodeFits"})
 	if len(told.Items) != 1 || told.Items[0].Count != 2 {
 		t.Errorf("told: %+v; claim fits is %s", told.Items, fits.UID)
 	}
@@ -310,8 +289,7 @@ func TestMistakenClassThatWaits(t *testing.T) {
 		})
 		claim := w.claim(key, wrong, "1Mi")
 		w.pod(key, []string{h.node}, key)
-		event, err := w.WaitEvent(w.unhurried(), claim, told.reason)
-		w.Must(err)
+		event := need(w.WaitEvent(w.unhurried(), claim, told.reason))(w)
 		if !strings.Contains(event.Message, told.says) || strings.Contains(event.Message, "storage") {
 			t.Errorf("%s: %q", key, event.Message)
 		}
@@ -321,8 +299,7 @@ func TestMistakenClassThatWaits(t *testing.T) {
 // refusedFor reports whether the scheduler says this of a pod.
 func (w *environment) refusedFor(pod, message string) bool {
 	w.Helper()
-	p, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, pod, metav1.GetOptions{})
-	w.Must(err)
+	p := getIn(w, w.pods(), pod)
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, message)
 	})
@@ -376,8 +353,7 @@ func TestManifestsDelete(t *testing.T) {
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the CSIDriver: %v", err)
 	}
-	all, err := w.Client().StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{})
-	w.Must(err)
+	all := need(w.Client().StorageV1().CSIStorageCapacities("").List(ctx, metav1.ListOptions{}))(w)
 	if len(all.Items) != 1 || all.Items[0].Namespace != "default" || all.Items[0].StorageClassName != foreign {
 		t.Errorf("published: %+v", all.Items)
 	}
@@ -387,8 +363,7 @@ func TestManifestsDelete(t *testing.T) {
 		w.pod("user-of-"+claim, nil, claim)
 	}
 	given := func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selectedNode] == h.node }
-	_, err = w.WaitClaim(w.Soon(), "default", "foreign", given)
-	w.Must(err)
+	need(w.WaitClaim(w.Soon(), "default", "foreign", given))(w)
 	// The scheduler learns it after the API server, and tries a pod that it refused again after
 	// minutes, as the one of data.
 	for i, refused := 0, true; refused; i++ {
@@ -410,16 +385,14 @@ func TestManifestsDelete(t *testing.T) {
 func (w *environment) foreignDriver(h *host) string {
 	w.Helper()
 	yes := true
-	_, err := w.Client().StorageV1().CSIDrivers().Create(w.Ctx, &storagev1.CSIDriver{
+	createIn(w, w.Client().StorageV1().CSIDrivers(), &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign.example"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &yes},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	class := w.Class("foreign", wait, func(c *storagev1.StorageClass) { c.Provisioner = "foreign.example" })
 	size := resource.MustParse("100Mi")
-	_, err = w.Client().StorageV1().CSIStorageCapacities(w.Namespace).Create(w.Ctx, &storagev1.CSIStorageCapacity{
+	createIn(w, w.Client().StorageV1().CSIStorageCapacities(w.Namespace), &storagev1.CSIStorageCapacity{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, StorageClassName: class, Capacity: &size, MaximumVolumeSize: &size,
 		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelHostname: "host-of-" + h.node}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	return class
 }

@@ -79,8 +79,7 @@ func (r *claimReads) takeLooks() (looks []bool) {
 // does.
 func (w *environment) applyClaimIndex() {
 	w.Helper()
-	manifests, err := exec.CommandContext(w.Ctx, rig.Binary(), "manifests", "--claim-index").Output()
-	w.Must(err)
+	manifests := need(exec.CommandContext(w.Ctx, rig.Binary(), "manifests", "--claim-index").Output())(w)
 	w.Must(w.Apply(w.Ctx, manifests))
 	w.Must(fixture.TakeAway(w.Ctx, w.Cluster))
 	w.labels(true)
@@ -91,8 +90,7 @@ func (w *environment) labels(want bool) {
 	w.Helper()
 	w.Eventually("the API server labels claims, or does not", func() bool {
 		c := cluster.Claim(w.Namespace, "try", "none", "1Mi")
-		got, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, c, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		w.Must(err)
+		got := need(w.pvcs().Create(w.Ctx, c, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))(w)
 		_, is := got.Labels[claimLabel]
 		return is == want
 	})
@@ -123,8 +121,7 @@ func TestClaimIndex(t *testing.T) {
 		t.Errorf("kept volumes are looked for by the label that nothing writes, or not: %t", looks)
 	}
 	w.keptFor("kept-before", class, corev1.VolumeAvailable)
-	_, _, err := h.Stop(w.Soon())
-	w.Must(err)
+	h.stop()
 
 	w.claim("waits", class, "1Mi") // the scheduler chooses its node later
 	before := w.claim("before", class, "1Mi", here)
@@ -149,8 +146,7 @@ func TestClaimIndex(t *testing.T) {
 	}
 	w.Eventually("a read by the label", func() bool { _, selected := reads.take(); return selected > 0 })
 
-	_, _, err = h.Stop(w.Soon())
-	w.Must(err)
+	h.stop()
 	reads.take()
 	h.run()
 	w.made(w.claim("again", class, "1Mi", here))
@@ -177,13 +173,12 @@ func TestClaimIndex(t *testing.T) {
 	h.said(byLabel, 3)
 
 	broken := []byte(`[{"op":"replace","path":"/spec/mutations/0/jsonPatch/expression","value":"[JSONPatch{op: \"test\", path: \"/kind\", value: \"PersistentVolumeClaim\"}]"}]`)
-	_, err = admission.MutatingAdmissionPolicies().Patch(w.Ctx, claimPolicy, types.JSONPatchType, broken, metav1.PatchOptions{})
-	w.Must(err)
+	need(admission.MutatingAdmissionPolicies().Patch(w.Ctx, claimPolicy, types.JSONPatchType, broken, metav1.PatchOptions{}))(w)
 	w.labels(false)
 	w.made(w.claim("broken", class, "1Mi", here))
 	h.said(allClaims, 2)
 	for _, name := range []string{"kept-before", "kept-with", "kept-gone"} {
-		if _, err := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, "pvc-"+string(w.get(name).UID), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := w.pvs().Get(w.Ctx, "pvc-"+string(w.get(name).UID), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("claim %s, for which a volume is kept, has another one: %v", name, err)
 		}
 	}
@@ -195,8 +190,7 @@ func (w *environment) unlabelled(claim, class string) {
 	w.Eventually("the API server labels no volume", func() bool {
 		pv := w.keptFor(claim, class, corev1.VolumeAvailable)
 		if len(pv.Labels) > 0 {
-			w.deleteVolume(pv.Name)
-			w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+			w.removesVolume(pv.Name)
 		}
 		return len(pv.Labels) == 0
 	})

@@ -37,14 +37,12 @@ func TestWaitForFirstConsumer(t *testing.T) {
 	if got := pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values; got[0] != "host-of-"+h.node {
 		t.Errorf("affinity %v, want the value of the node's hostname label", got)
 	}
-	info, err := os.Stat(source.Path)
-	w.Must(err)
+	info := need(os.Stat(source.Path))(w)
 	if info.Mode() != os.ModeDir|0o777 {
 		t.Errorf("mode %s", info.Mode())
 	}
 	h.wantTree(pool.Of(pv.Name)...)
-	event, err := w.WaitEvent(w.Soon(), claim, "ProvisioningSucceeded")
-	w.Must(err)
+	event := w.event(claim, "ProvisioningSucceeded")
 	if want := "volume " + pv.Name + " is on node " + h.node + " in pool fast"; event.Message != want || event.Type != corev1.EventTypeNormal {
 		t.Errorf("event %s %q", event.Type, event.Message)
 	}
@@ -89,17 +87,14 @@ func TestRefusals(t *testing.T) {
 				change = func(*corev1.PersistentVolumeClaim) {}
 			}
 			claim := w.claim(c.name, class, c.size, change, annotate("kubevirt.io/provisionOnNode", h.node))
-			if got := w.refused(claim, c.reason); !strings.Contains(got, c.message) {
-				t.Errorf("message %q, want it to say %q", got, c.message)
-			}
+			w.refused(claim, c.reason, c.message)
 		})
 	}
 	// A populator's claim is not refused: it waits for what the populator makes.
 	claim := w.claim("populated", w.Class("populated", immediate), "1Mi", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &group, Kind: "Filler", Name: "other"}
 	}, annotate("kubevirt.io/provisionOnNode", h.node))
-	event, err := w.WaitEvent(w.Soon(), claim, "WaitForPopulator")
-	w.Must(err)
+	event := w.event(claim, "WaitForPopulator")
 	if event.Type != corev1.EventTypeNormal || !strings.Contains(event.Message, `waits for the populator of "Filler" "other"`) {
 		t.Errorf("event %s %q", event.Type, event.Message)
 	}

@@ -66,14 +66,12 @@ func TestClone(t *testing.T) {
 			w := newEnvironment(t)
 			h := w.newHostOn(hosttest.Mkfs(w, c.fs, c.mib), "a", fmt.Sprintf("source = %q\nclones = %q", c.source, c.clones)).run()
 			class := w.Class("c", immediate)
-			w.claim("data", class, "10Mi")
-			origin := w.Bound("data")
+			origin := w.bound("data", class, "10Mi")
 			h.writeAll(origin)
 			claim := w.claim("clone", class, "20Mi", from("data"))
 			clone := w.Bound("clone")
 			h.wantClone(clone)
-			event, err := w.WaitEvent(w.Soon(), claim, "ProvisioningSucceeded")
-			w.Must(err)
+			event := w.event(claim, "ProvisioningSucceeded")
 			if !strings.Contains(event.Message, "copied from claim data one file after another") || !strings.Contains(event.Message, "not as in the source: 1 sockets") {
 				t.Errorf("event %q", event.Message)
 			}
@@ -81,8 +79,7 @@ func TestClone(t *testing.T) {
 				Origin      struct{ Name, UID string }
 				Unpublished bool
 			}
-			text, err := os.ReadFile(filepath.Join(h.ours("volumes"), clone.Name+".json"))
-			w.Must(err)
+			text := need(os.ReadFile(filepath.Join(h.ours("volumes"), clone.Name+".json")))(w)
 			w.Must(json.Unmarshal(text, &r))
 			if r.Origin.Name != origin.Name || r.Origin.UID != string(origin.Spec.ClaimRef.UID) || r.Unpublished {
 				t.Errorf("the record says %s", text)
@@ -117,9 +114,7 @@ func TestCloneGoesToItsSource(t *testing.T) {
 	w.claim("named", waits, "10Mi", from("data"), annotate("kubevirt.io/provisionOnNode", h.node))
 	h.wantClone(w.Bound("named"))
 	claim := w.claim("named-wrongly", waits, "10Mi", from("data"), annotate("kubevirt.io/provisionOnNode", w.Namespace+"-a"))
-	if got := w.refused(claim, "DataSourceUnusable"); !strings.Contains(got, "its volume is on node "+h.node) {
-		t.Errorf("message %q", got)
-	}
+	w.refused(claim, "DataSourceUnusable", "its volume is on node "+h.node)
 }
 
 // Each source that cannot be cloned is told on the claim, and one that comes later is cloned then.
@@ -128,9 +123,7 @@ func TestCloneRefusals(t *testing.T) {
 	second := filepath.Join(hosttest.Dir(w), "second")
 	w.Must(os.Mkdir(second, 0o700))
 	h := w.newHost("a", "clones = \"copy\"\ndefault = true", fmt.Sprintf("[pool.second]\npath = %q\nrequire_mount = false\nclones = \"copy\"\n", second))
-	if out, code := h.Call("prepare", "second"); code != 0 {
-		t.Fatalf("prepare: %d %s", code, out)
-	}
+	h.call("prepare", "second").ends(0)
 	h.run()
 	class, other := w.Class("c", immediate, fixture.Parameters("pool", "fast")), w.Class("other", immediate, fixture.Parameters("pool", "second"))
 	w.claim("data", class, "10Mi")
@@ -143,12 +136,9 @@ func TestCloneRefusals(t *testing.T) {
 		{"missing", class, "later", "10Mi", "the namespace has no claim of this name"},
 	} {
 		claim := w.claim(c.name, c.class, c.size, from(c.source))
-		if got := w.refused(claim, "DataSourceUnusable"); !strings.Contains(got, c.message) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.message)
-		}
+		w.refused(claim, "DataSourceUnusable", c.message)
 	}
-	w.claim("later", class, "1Mi")
-	w.Bound("later")
+	w.bound("later", class, "1Mi")
 	w.Bound("missing")
 }
 
@@ -181,15 +171,13 @@ func TestCloneKilled(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
 	class := w.Class("c", immediate)
-	w.claim("data", class, "10Mi")
-	origin := w.Bound("data")
+	origin := w.bound("data", class, "10Mi")
 	h.many(origin)
 	for i := range 3 {
 		name := fmt.Sprint("clone-", i)
 		claim := w.claim(name, class, "20Mi", from("data"))
 		h.copying(claim.UID)
-		h.Kill()
-		h.run()
+		h.again()
 		clone := w.Bound(name)
 		h.wantClone(clone)
 		all, err := filepath.Glob(filepath.Join(h.mount, clone.Name, "many-*", "*"))
@@ -207,8 +195,7 @@ func (h *host) wantVolumes(pvs ...string) {
 	h.w.Eventually(fmt.Sprint("the pool has ", pvs), func() bool {
 		n := 0
 		for _, dir := range []string{h.mount, h.ours("staging"), h.ours("trash"), h.ours("volumes")} {
-			entries, err := os.ReadDir(dir)
-			h.w.Must(err)
+			entries := need(os.ReadDir(dir))(h.w)
 			for _, e := range entries {
 				if strings.HasPrefix(e.Name(), "pvc-") {
 					n++
@@ -225,8 +212,7 @@ func TestCloneGoesWhileItIsCopied(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
 	class := w.Class("c", immediate)
-	w.claim("data", class, "10Mi")
-	origin := w.Bound("data")
+	origin := w.bound("data", class, "10Mi")
 	h.many(origin)
 	claim := w.claim("clone", class, "10Mi", from("data"))
 	h.copying(claim.UID)
@@ -241,15 +227,13 @@ func TestCloneOfAnotherSource(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
 	class := w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
-	w.claim("data", class, "10Mi")
-	origin := w.Bound("data")
+	origin := w.bound("data", class, "10Mi")
 	h.many(origin)
 	claim := w.claim("clone", class, "20Mi", from("data"))
 	h.copying(claim.UID)
 	w.DeleteClaim("data") // its volume is kept, and may be given to another namespace
 	w.refused(claim, "DataSourceUnusable")
-	w.claim("data", class, "10Mi")
-	second := w.Bound("data")
+	second := w.bound("data", class, "10Mi")
 	w.Must(os.WriteFile(filepath.Join(h.mount, second.Name, "second"), nil, 0o644))
 	clone := w.Bound("clone")
 	entries, err := os.ReadDir(filepath.Join(h.mount, clone.Name))

@@ -22,16 +22,14 @@ import (
 // what takes them away.
 func (w *environment) user(name string) (cert, key []byte, forbid func()) {
 	w.Helper()
-	bindings := w.Client().RbacV1().ClusterRoleBindings()
-	binding, err := bindings.Create(w.Ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "hostpath-provisioner:hostpath-provisioner"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: w.Namespace + "-" + name}},
-	}, metav1.CreateOptions{})
+	name = w.Namespace + "-" + name
+	w.granted(name, "hostpath-provisioner:hostpath-provisioner",
+		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name})
+	cert, key, err := w.Certificate(w.Ctx, name)
 	w.Must(err)
-	cert, key, err = w.Certificate(w.Ctx, w.Namespace+"-"+name)
-	w.Must(err)
-	return cert, key, func() { w.Must(bindings.Delete(w.Ctx, binding.Name, metav1.DeleteOptions{})) }
+	return cert, key, func() {
+		w.Must(w.Client().RbacV1().ClusterRoleBindings().Delete(w.Ctx, name, metav1.DeleteOptions{}))
+	}
 }
 
 // A client certificate that the server refuses, as one that ended, is replaced in the kubeconfig,
@@ -71,8 +69,7 @@ func TestCredentialOfProgram(t *testing.T) {
 	h := w.newHost("a")
 	kubeconfig, token := h.Path("kubeconfig"), h.Path("token")
 	w.Confine(h.Daemon) // binds the token to its Node, where the cluster has policies
-	config, err := clientcmd.LoadFromFile(kubeconfig)
-	w.Must(err)
+	config := need(clientcmd.LoadFromFile(kubeconfig))(w)
 	const response = `{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s"}}`
 	certs.Replace(t, token, fmt.Appendf(nil, response, "stale"))
 	w.Must(w.UserKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
@@ -97,8 +94,7 @@ const renewedBy = "\nhostpath_provisioner_credential_renewed_by_timestamp_second
 // or to nothing.
 func (w *environment) token(node string, hours int64, bound bool) []byte {
 	w.Helper()
-	object, err := w.Client().CoreV1().Nodes().Get(w.Ctx, node, metav1.GetOptions{})
-	w.Must(err)
+	object := getIn(w, w.nodes(), node)
 	seconds := hours * 60 * 60
 	accounts := w.Client().CoreV1().ServiceAccounts("hostpath-provisioner")
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
@@ -148,7 +144,7 @@ func TestNodeMadeAgain(t *testing.T) {
 	bind(year)
 	soon.Resolves()
 	refused := w.records("Refused", address)
-	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
+	w.Must(w.nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 	w.Must(h.WaitStatus(w.Soon(), "the API server does not accept this node's credential: "))
 	w.Must(h.WaitStatus(w.Soon(), "run: hostpath-provisioner enroll --admin-kubeconfig FILE"))
@@ -156,11 +152,9 @@ func TestNodeMadeAgain(t *testing.T) {
 		t.Errorf("status: exit code %d\n%s", code, out)
 	}
 	w.Eventually("the server refuses the token, which it may have known for ten seconds more", func() bool {
-		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-		w.Must(err)
-		client, err := kubernetes.NewForConfig(config)
-		w.Must(err)
-		_, err = client.CoreV1().Nodes().Get(w.Ctx, h.node, metav1.GetOptions{})
+		config := need(clientcmd.BuildConfigFromFlags("", kubeconfig))(w)
+		client := need(kubernetes.NewForConfig(config))(w)
+		_, err := client.CoreV1().Nodes().Get(w.Ctx, h.node, metav1.GetOptions{})
 		return apierrors.IsUnauthorized(err)
 	})
 	w.claim("data", w.Class("c", immediate), "8Mi")

@@ -68,8 +68,7 @@ func (h *host) madeByCSI(driver, name string, change ...func(*corev1.PersistentV
 // inode tells a directory from a copy.
 func (h *host) inode(name string) uint64 {
 	h.w.Helper()
-	info, err := os.Stat(filepath.Join(h.mount, name))
-	h.w.Must(err)
+	info := need(os.Stat(filepath.Join(h.mount, name)))(h.w)
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
@@ -94,12 +93,10 @@ func (w *environment) rebound(pv *corev1.PersistentVolume, nudge bool) *corev1.P
 		return c.UID == ref.UID && c.Spec.VolumeName == pv.Name && c.Status.Phase == corev1.ClaimBound
 	})
 	if err != nil {
-		is, why := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, pv.Name, metav1.GetOptions{})
+		is, why := w.pvs().Get(w.Ctx, pv.Name, metav1.GetOptions{})
 		w.Fatalf("%v\nits volume: %v, %v", err, is, why)
 	}
-	now, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeBound)
-	w.Must(err)
-	return now
+	return w.Phase(pv.Name, corev1.VolumeBound)
 }
 
 // asBefore wants an object to be what it was, but for what the server gives to each new one.
@@ -129,7 +126,7 @@ func (h *host) externalProvisioner() {
 				return
 			case <-time.After(time.Millisecond):
 			}
-			all, err := h.w.Client().CoreV1().PersistentVolumes().List(h.w.Ctx, metav1.ListOptions{})
+			all, err := h.w.pvs().List(h.w.Ctx, metav1.ListOptions{})
 			if err != nil {
 				continue
 			}
@@ -169,13 +166,12 @@ func TestAdoptFromCSI(t *testing.T) {
 	}, metav1.CreateOptions{})
 	w.Must(err)
 	call(fromCSI)
-	_, err = w.Client().StorageV1().CSINodes().Patch(w.Ctx, h.node, types.MergePatchType, []byte(`{"spec":{"drivers":[]}}`), metav1.PatchOptions{})
-	w.Must(err)
+	patchIn(w, w.Client().StorageV1().CSINodes(), h.node, `{"spec":{"drivers":[]}}`)
 	w.pod("user", nil, "one")
 	call(fromCSI, "--dry-run")
 	w.deletePod("user")
 	w.Eventually("the pod is gone", func() bool {
-		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+		pods, err := w.pods().List(w.Ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
 	call(fromCSI)
@@ -191,21 +187,17 @@ func TestAdoptFromCSI(t *testing.T) {
 	}
 	h.keepsData(one, inode)
 	w.pod("again", nil, "one")
-	pod, err := w.WaitPodScheduled(w.Soon(), w.Namespace, "again")
-	w.Must(err)
+	pod := need(w.WaitPodScheduled(w.Soon(), w.Namespace, "again"))(w)
 	if pod.Spec.NodeName != h.node {
 		t.Errorf("the pod is on %q", pod.Spec.NodeName)
 	}
-	w.DeleteClaim("two")
-	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	w.Removes("two", two.Name)
 	h.wantTree(one.Name, "ours/volumes/"+one.Name+".json")
 
-	if out, code := h.Call("adopt", "fast", "--undo"); code != 1 || !strings.Contains(out, "pod "+w.Namespace+"/again uses it") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	h.call("adopt", "fast", "--undo").ends(1, "pod "+w.Namespace+"/again uses it")
 	w.deletePod("again")
 	w.Eventually("the pod is gone", func() bool {
-		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+		pods, err := w.pods().List(w.Ctx, metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
 	h.adopts("--undo")
@@ -230,10 +222,8 @@ func (h *host) mortal() (m *mortal, kubeconfig string) {
 	w.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", h.Path("kubeconfig")) // with the rights that a daemon has
 	w.Must(err)
-	upstream, err := rest.TransportFor(config)
-	w.Must(err)
-	target, err := url.Parse(config.Host)
-	w.Must(err)
+	upstream := need(rest.TransportFor(config))(w)
+	target := need(url.Parse(config.Host))(w)
 	m = &mortal{}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = upstream
@@ -299,9 +289,7 @@ func TestAdoptFromCSIKilled(t *testing.T) {
 	forward, back := []string{"adopt", "fast", fromCSI}, []string{"adopt", "fast", "--undo"}
 	does := func(args []string) {
 		t.Helper()
-		if out, code := h.Call(args...); code != 0 {
-			t.Fatalf("%q: exit code %d\n%s", args, code, out)
-		}
+		h.call(args...).ends(0)
 	}
 	half, deaths := 0, 0
 	for _, way := range [][3][]string{{forward, forward, back}, {forward, back, nil}, {back, back, nil}, {back, forward, back}} {
@@ -389,16 +377,11 @@ func TestAdoptFromCSIClaimDeleted(t *testing.T) {
 	if !m.dies(h, kubeconfig, 4, false, "adopt", "fast", fromCSI) {
 		t.Fatal("it did not die")
 	}
-	_, err := w.WaitClaim(w.Soon(), w.Namespace, "data", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost })
-	w.Must(err)
+	need(w.WaitClaim(w.Soon(), w.Namespace, "data", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost }))(w)
 	w.DeleteClaim("data")
 	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "data"))
-	out, code := h.Call("adopt", "fast", fromCSI)
-	if code != 0 || !strings.Contains(out, "its claim is gone, so it was made with the policy Retain") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
-	now, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
+	h.call("adopt", "fast", fromCSI).ends(0, "its claim is gone, so it was made with the policy Retain")
+	now := w.Phase(pv.Name, corev1.VolumeReleased)
 	if now.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("%s", now)
 	}

@@ -27,8 +27,7 @@ func TestCloneOfCSI(t *testing.T) {
 	host, csi := w.Class("host", immediate), w.Class("csi", immediate, fixture.Parameters("source", "csi"))
 	w.claim("data", host, "10Mi")
 	h.writeAll(w.Bound("data"))
-	w.claim("into", csi, "10Mi", from("data"))
-	into := w.Bound("into")
+	into := w.bound("into", csi, "10Mi", from("data"))
 	w.claim("again", csi, "10Mi", from("into"))
 	w.claim("back", host, "10Mi", from("into"))
 	for _, pv := range []*corev1.PersistentVolume{into, w.Bound("again")} {
@@ -51,8 +50,7 @@ func TestSharedCSI(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
 	nodes := w.threeNodes(`source = "csi"`)
-	w.claim("data", w.Class("c", immediate), "10Mi", mode(corev1.ReadWriteMany))
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("c", immediate), "10Mi", mode(corev1.ReadWriteMany))
 	if pv.Spec.CSI == nil || pv.Spec.NodeAffinity != nil {
 		t.Fatalf("%+v", pv.Spec)
 	}
@@ -72,7 +70,6 @@ func TestSharedCSI(t *testing.T) {
 	for _, s := range services {
 		w.Must(s.Unpublish(w.Soon(), "pod", pv.Name))
 	}
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Removes("data", pv.Name)
 	nodes[0].wantTree()
 }

@@ -3,8 +3,10 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,25 +37,22 @@ func TestDamagedRecords(t *testing.T) {
 	records, pvs := map[string][]byte{}, map[string]string{}
 	for name, damage := range damages {
 		pvs[name] = h.made(name, class).Name
-		text, err := os.ReadFile(h.record(pvs[name]))
-		w.Must(err)
+		text := need(os.ReadFile(h.record(pvs[name])))(w)
 		records[name] = text
 		// As a new file: in place, what is cut short would be read from the attribute beside it.
 		w.Must(os.Remove(h.record(pvs[name])))
 		w.Must(os.WriteFile(h.record(pvs[name]), damage(text), 0o600))
 	}
 	good, stays := h.made("good", class), h.made("stays", class)
-	w.DeleteClaim("good")
-	w.Must(w.WaitVolumeGone(w.Soon(), good.Name))
+	w.Removes("good", good.Name)
 	all := []string{stays.Name}
 	for name, pv := range pvs {
 		all = append(all, pv)
 		w.DeleteClaim(name)
-		w.refusedVolume(w.Volume(pv), "RecordDamaged")
+		w.event(w.Volume(pv), "RecordDamaged")
 	}
 	h.wantTree(pool.Of(all...)...)
-	h.Kill()
-	h.run()
+	h.again()
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	after := h.made("after", class)
 	h.wantTree(pool.Of(append(all, after.Name)...)...)
@@ -64,9 +63,7 @@ func TestDamagedRecords(t *testing.T) {
 		w.Must(os.WriteFile(h.record(pv), records[name], 0o600))
 	}
 	w.Must(h.Signal(syscall.SIGHUP))
-	for _, pv := range pvs {
-		w.Must(w.WaitVolumeGone(w.Soon(), pv))
-	}
+	w.Gone(slices.Collect(maps.Values(pvs))...)
 	h.wantTree(pool.Of(stays.Name, after.Name)...)
 }
 
@@ -82,9 +79,7 @@ func TestStateDirectoryLost(t *testing.T) {
 	one := h.made("one", class)
 	w.Must(os.RemoveAll(h.Path("state")))
 	two := h.made("two", class)
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	second := h.twin(string(config))
+	second := h.twin(h.config())
 	w.Must(os.MkdirAll(h.Path("state"), 0o700)) // or the daemon has made it
 	w.Must(os.RemoveAll(second.Path("state")))
 	w.Must(os.Symlink(h.Path("state"), second.Path("state")))
@@ -109,8 +104,7 @@ func TestStateDirectoryLost(t *testing.T) {
 		t.Error("the pool is open and not remembered")
 	}
 	three := h.made("three", class)
-	w.DeleteClaim("one")
-	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
+	w.Removes("one", one.Name)
 	h.wantTree(pool.Of(two.Name, three.Name)...)
 }
 
@@ -151,9 +145,7 @@ func TestFullAtEveryWrite(t *testing.T) {
 func (h *host) tellsFull(what, looks, address string) {
 	w := h.w
 	w.Helper()
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(strings.Replace(string(config), `reserve = "0"`, `reserve = "1Mi"`, 1)))
+	h.edit(`reserve = "0"`, `reserve = "1Mi"`)
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitReady(w.Soon(), 2))
 	alerts := map[string]string{"blocks": "PoolFull", "inodes": "PoolInodes"}
@@ -186,8 +178,7 @@ func (h *host) asksForTheLast(try, class, looks string, fill func() (empty func(
 	hosttest.Unmount(w, looks)
 	pv := w.Bound(claim.Name)
 	h.wantTree(pool.Of(pv.Name)...)
-	w.DeleteClaim(claim.Name)
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Removes(claim.Name, pv.Name)
 	h.wantTree()
 	return told
 }
@@ -240,19 +231,15 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
 	sub := filepath.Join(h.mount, "sub")
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
+	config := h.config()
 	was := fmt.Sprintf("[pool.fast]\npath = %q", h.mount)
-	w.Must(h.Configure(strings.Replace(string(config), was, fmt.Sprintf("[pool.sub]\npath = %q\nmount_point = %q", sub, h.mount), 1)))
-	if out, code := h.Call("prepare", "sub"); code != 0 {
-		t.Fatal(out)
-	}
+	w.Must(h.Configure(strings.Replace(config, was, fmt.Sprintf("[pool.sub]\npath = %q\nmount_point = %q", sub, h.mount), 1)))
+	h.call("prepare", "sub").ends(0)
 	h.run()
 	class := w.Class("c", immediate)
 	below := &host{w: w, node: h.node, mount: sub, Daemon: h.Daemon}
 	all := []string{h.made("before", class).Name}
-	marker, err := os.ReadFile(filepath.Join(sub, ".hostpath-provisioner/pool.json"))
-	w.Must(err)
+	marker := need(os.ReadFile(filepath.Join(sub, ".hostpath-provisioner/pool.json")))(w)
 	aside := filepath.Join(h.mount, "aside")
 	for name, put := range map[string]func() error{
 		"nothing":            nil,
@@ -302,9 +289,7 @@ func entriesOf(t *testing.T, dir string) string {
 // codes of status and volumes and by a gauge, and not only in the moment in which it was found.
 func TestLostVolumeStaysTold(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	class := w.Class("c", immediate)
 	lost, kept := h.made("lost", class), h.made("kept", class)
 	gauge := func(state string, n int) {
@@ -350,8 +335,7 @@ func TestLostVolumeStaysTold(t *testing.T) {
 	codes(0)
 	missing.Resolves()
 	damaged := w.records("VolumesDamaged", address)
-	text, err := os.ReadFile(h.record(kept.Name))
-	w.Must(err)
+	text := need(os.ReadFile(h.record(kept.Name)))(w)
 	w.Must(os.WriteFile(h.record(kept.Name), []byte("{"), 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("damaged", 1)

@@ -71,8 +71,7 @@ func (h *host) eventful() {
 	w.grow("2Mi")
 	s.ready("snap", s.ask("snap", origin, w.Provisioner, "Delete"))
 	gone := h.made("gone", class)
-	w.DeleteClaim("gone")
-	w.Must(w.WaitVolumeGone(w.Soon(), gone.Name))
+	w.Removes("gone", gone.Name)
 	w.refused(w.claim("large", class, "1Ti", annotate(provisionOnNode, h.node)), "NotEnoughSpace")
 }
 
@@ -86,8 +85,7 @@ type scraper struct {
 func (w *environment) prometheus(targets ...string) *scraper {
 	w.Helper()
 	dir := hosttestDir(w.T, "prometheus")
-	server, err := prometheus.Start(dir, 200*time.Millisecond, targets...)
-	w.Must(err)
+	server := need(prometheus.Start(dir, 200*time.Millisecond, targets...))(w)
 	w.Cleanup(func() {
 		server.Stop()
 		if w.Failed() {
@@ -95,9 +93,7 @@ func (w *environment) prometheus(targets ...string) *scraper {
 		}
 	})
 	w.Eventually("prometheus is ready", func() bool {
-		ready, err := server.Ready()
-		w.Must(err)
-		return ready
+		return need(server.Ready())(w)
 	})
 	return &scraper{w, server}
 }
@@ -105,9 +101,7 @@ func (w *environment) prometheus(targets ...string) *scraper {
 // query returns the numbers of an instant query.
 func (p *scraper) query(expression string) []float64 {
 	p.Helper()
-	numbers, err := p.Query(expression)
-	p.Must(err)
-	return numbers
+	return need(p.Query(expression))(p.environment)
 }
 
 // up is what Prometheus has of its own about the one target, as a page of metrics.
@@ -123,9 +117,7 @@ func (p *scraper) up() (page string) {
 // has them.
 func TestDaemonIsDownOrAbsent(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	p := w.prometheus(address)
 	any := func(alerts.Samples) bool { return true }
 	down := w.recordsOf("Down", p.up, any)

@@ -27,8 +27,7 @@ const (
 // made is a claim that is bound on the host, with a file in its volume.
 func (h *host) made(name, class string) *corev1.PersistentVolume {
 	h.w.Helper()
-	h.w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
-	pv := h.w.Bound(name)
+	pv := h.w.bound(name, class, "1Mi", annotate(provisionOnNode, h.node))
 	h.w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
 	return pv
 }
@@ -36,13 +35,10 @@ func (h *host) made(name, class string) *corev1.PersistentVolume {
 // What is mounted in a volume keeps it in the trash, until it is unmounted.
 func TestDelete(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	class := w.Class("c", immediate)
 	one, two := h.made("one", class), h.made("two", class)
-	w.DeleteClaim("one")
-	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
+	w.Removes("one", one.Name)
 	if _, err := os.Lstat(filepath.Join(h.mount, one.Name)); !os.IsNotExist(err) {
 		t.Errorf("the object is gone and the directory is not: %v", err)
 	}
@@ -51,8 +47,7 @@ func TestDelete(t *testing.T) {
 	inside := filepath.Join(h.mount, two.Name, "inside")
 	w.Must(os.Mkdir(inside, 0o700))
 	hosttest.Mount(t, "-t", "tmpfs", "none", inside)
-	w.DeleteClaim("two")
-	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	w.Removes("two", two.Name)
 	w.Eventually("it cannot be purged", func() bool {
 		return strings.Contains(h.Log(), "reason=PurgeIncomplete")
 	})
@@ -67,11 +62,10 @@ func TestDeleteVolumeBeforeClaim(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate))
-	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
+	w.deleteVolume(pv.Name)
 	other := h.made("other", w.Class("d", immediate)) // the daemon has seen what came before it
 	h.wantTree(pool.Of(pv.Name, other.Name)...)
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Removes("data", pv.Name)
 	h.wantTree(pool.Of(other.Name)...)
 }
 
@@ -80,19 +74,13 @@ func TestRetain(t *testing.T) {
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
 	w.DeleteClaim("data")
-	_, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	// The operator deletes the object: it may go, and the data stays, also across a restart.
-	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, pv.Name, metav1.DeleteOptions{}))
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
-	h.Kill()
-	h.run()
+	w.removesVolume(pv.Name)
+	h.again()
 	other := h.made("other", w.Class("d", immediate))
 	h.wantTree(pool.Of(pv.Name, other.Name)...)
-	data, err := os.ReadFile(filepath.Join(h.mount, pv.Name, "data"))
-	if string(data) != "data" {
-		t.Errorf("the data is %q, %v", data, err)
-	}
+	h.wantData(filepath.Join(h.mount, pv.Name), "data")
 }
 
 func TestArchive(t *testing.T) {
@@ -100,15 +88,10 @@ func TestArchive(t *testing.T) {
 	h := w.newHost("a", `on_delete = "archive"`).run()
 	pv := h.made("data", w.Class("c", immediate))
 	gone := h.made("gone", w.Class("d", immediate, fixture.Parameters("onDelete", "delete")))
-	w.DeleteClaim("data")
-	w.DeleteClaim("gone")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
-	w.Must(w.WaitVolumeGone(w.Soon(), gone.Name))
+	w.Removes("data", pv.Name)
+	w.Removes("gone", gone.Name)
 	h.wantTree("ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
-	data, err := os.ReadFile(filepath.Join(h.ours("archive"), pv.Name, "data"))
-	if string(data) != "data" {
-		t.Errorf("the archived data is %q, %v", data, err)
-	}
+	h.wantData(filepath.Join(h.ours("archive"), pv.Name), "data")
 }
 
 // hostOfTwoPools runs a daemon that has a pool "other" besides, a plain directory, and returns
@@ -117,9 +100,7 @@ func (w *environment) hostOfTwoPools() (h *host, other string) {
 	w.Helper()
 	other = hosttestDir(w.T, "other")
 	h = w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
-	if out, code := h.Call("prepare", "other"); code != 0 {
-		w.Fatal(out)
-	}
+	h.call("prepare", "other").ends(0)
 	return h.run(), other
 }
 
@@ -147,34 +128,30 @@ func TestForgedVolumes(t *testing.T) {
 			forged.ObjectMeta = metav1.ObjectMeta{Name: w.Namespace + "-" + name, Labels: victim.Labels, Annotations: victim.Annotations, Finalizers: []string{finalizer}}
 			forged.Spec.Local.Path = c.path
 			forged.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: w.Namespace, Name: "never", UID: "never-" + "x"}
-			pv, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, forged, metav1.CreateOptions{})
+			pv, err := w.pvs().Create(w.Ctx, forged, metav1.CreateOptions{})
 			if err != nil {
 				if name == "dots" { // the API server itself refuses ".." (pkg/apis/core/validation)
 					return
 				}
 				t.Fatal(err)
 			}
-			w.refusedVolume(pv, c.reason)
+			w.event(pv, c.reason)
 		})
 	}
 	h.wantTree(before...)
-	if _, err := os.Stat(filepath.Join(other, "precious")); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(other, "precious")))(w)
 }
 
 // The name and path of a real volume whose record was removed: a directory without a record is
 // foreign, whatever the object says. When it is taken away, the object goes without a restart.
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	pv := h.made("data", w.Class("c", immediate))
 	trouble := w.records("VolumeTrouble", address)
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	w.DeleteClaim("data")
-	w.refusedVolume(pv, "NotRecorded")
+	w.event(pv, "NotRecorded")
 	trouble.Fires()
 	h.wantTree(pv.Name)
 	// An administrator removes it: the object goes by itself.
@@ -194,8 +171,7 @@ func TestLargeVolumeGoesAtOnce(t *testing.T) {
 	pv := h.made("data", w.Class("c", immediate))
 	const files = 200_000
 	for i := range files {
-		f, err := os.Create(filepath.Join(h.mount, pv.Name, fmt.Sprint(i)))
-		w.Must(err)
+		f := need(os.Create(filepath.Join(h.mount, pv.Name, fmt.Sprint(i))))(w)
 		f.Close()
 	}
 	var left atomic.Int64
@@ -206,8 +182,7 @@ func TestLargeVolumeGoesAtOnce(t *testing.T) {
 		}
 		return false
 	})
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Removes("data", pv.Name)
 	if n := left.Load(); n != files+1 { // and the one of made
 		t.Errorf("the object went when %d of %d files were left", n, files+1)
 	}
@@ -220,23 +195,17 @@ func TestPoolNotConfiguredAnyMore(t *testing.T) {
 	h, other := w.hostOfTwoPools()
 	class := w.Class("c", immediate, fixture.Parameters("pool", "other"))
 	pv, kept := h.made("data", class), h.made("kept", w.Class("r", immediate, fixture.Parameters("pool", "other"), fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	before, _, _ := strings.Cut(string(config), "[pool.other]")
+	before, _, _ := strings.Cut(h.config(), "[pool.other]")
 	w.Must(h.Configure(before))
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitReady(w.Soon(), 2))
 	w.DeleteClaim("data")
-	w.refusedVolume(pv, "UnknownPool")
+	w.event(pv, "UnknownPool")
 	// An object that keeps its data may go when it is deleted.
 	w.DeleteClaim("kept")
-	_, err = w.WaitVolumePhase(w.Soon(), kept.Name, corev1.VolumeReleased)
-	w.Must(err)
-	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, kept.Name, metav1.DeleteOptions{}))
-	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
+	w.Phase(kept.Name, corev1.VolumeReleased)
+	w.removesVolume(kept.Name)
 	for _, v := range []string{pv.Name, kept.Name} {
-		if _, err := os.Stat(filepath.Join(other, v, "data")); err != nil {
-			t.Error(err)
-		}
+		need(os.Stat(filepath.Join(other, v, "data")))(w)
 	}
 }

@@ -64,13 +64,19 @@ func (w *environment) bareHost(image hosttest.Image, name string, extra ...strin
 // hostAt is bareHost on what is mounted there already.
 func (w *environment) hostAt(mount, name string, extra ...string) *host {
 	w.Helper()
+	return w.hostIn(nil, mount, name, extra...)
+}
+
+// hostIn is hostAt with words before the daemon's command (rig.Options).
+func (w *environment) hostIn(wrap []string, mount, name string, extra ...string) *host {
+	w.Helper()
 	h := &host{w: w, node: w.Namespace + "-" + name, mount: mount}
 	dir := hosttest.Dir(w)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
 	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = %q\n%s\n",
 		w.Provisioner, h.node, kubeconfig, h.mount, strings.Join(extra, "\n"))
-	h.Daemon = w.Daemon(h.node, "fast", rig.Options{Dir: dir, Config: config})
+	h.Daemon = w.Daemon(h.node, "fast", rig.Options{Dir: dir, Config: config, Wrap: wrap})
 	return h
 }
 
@@ -81,6 +87,12 @@ func (h *host) run() *host {
 	return h
 }
 
+func runAll[H interface{ run() *host }](hosts []H) {
+	for _, h := range hosts {
+		h.run()
+	}
+}
+
 // claim creates a claim.
 func (w *environment) claim(name, class, size string, change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
 	w.Helper()
@@ -88,9 +100,7 @@ func (w *environment) claim(name, class, size string, change ...func(*corev1.Per
 	for _, f := range change {
 		f(c)
 	}
-	made, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, c, metav1.CreateOptions{})
-	w.Must(err)
-	return made
+	return createIn(w, w.pvcs(), c)
 }
 
 func annotate(key, value string) func(*corev1.PersistentVolumeClaim) {
@@ -107,8 +117,7 @@ func (w *environment) pod(name string, nodes []string, claims ...string) {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
 	p.Spec.Affinity = onNodes(nodes)
-	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.pods(), p)
 }
 
 // onNodes has a pod run on these nodes alone, on any if there are none.
@@ -132,12 +141,12 @@ func onNodes(nodes []string) *corev1.Affinity {
 // deletePod does not wait.
 func (w *environment) deletePod(name string) {
 	w.Helper()
-	w.Must(w.Client().CoreV1().Pods(w.Namespace).Delete(w.Ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	w.Must(w.pods().Delete(w.Ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }
 
 // claims are the names of the claims that are left.
 func (w *environment) claims() ([]string, error) {
-	list, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
+	list, err := w.pvcs().List(w.Ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -150,15 +159,54 @@ func (w *environment) claims() ([]string, error) {
 	return names, nil
 }
 
-// refused waits for an event with the reason on the claim, and returns its message.
-func (w *environment) refused(c *corev1.PersistentVolumeClaim, reason string) string {
+// refused waits for an event with the reason on the claim, wants each of these texts in its message,
+// and returns that.
+func (w *environment) refused(
+	c *corev1.PersistentVolumeClaim, reason string, want ...string,
+) (message string) {
 	w.Helper()
-	e, err := w.WaitEvent(w.Soon(), c, reason)
-	w.Must(err)
+	e := w.event(c, reason)
 	if e.Type != corev1.EventTypeWarning {
 		w.Errorf("event %s is %s, want Warning", e.Reason, e.Type)
 	}
+	for _, text := range want {
+		if !strings.Contains(e.Message, text) {
+			w.Errorf("claim %s: %s says %q, and not %q", c.Name, reason, e.Message, text)
+		}
+	}
 	return e.Message
+}
+
+// bound makes a claim, and waits until it is bound.
+func (w *environment) bound(
+	name, class, size string, change ...func(*corev1.PersistentVolumeClaim),
+) *corev1.PersistentVolume {
+	w.Helper()
+	w.claim(name, class, size, change...)
+	return w.Bound(name)
+}
+
+// boundOn waits until a claim is bound, and wants its volume on a host.
+func (w *environment) boundOn(name string, h *host) {
+	w.Helper()
+	if on := w.Bound(name).Labels[nodeLabel]; on != h.node {
+		w.Errorf("the volume of claim %s is on %s, want %s", name, on, h.node)
+	}
+}
+
+// served is a host whose daemon runs and serves its metrics at the address.
+func (w *environment) served(name string, extra ...string) (h *host, address string) {
+	w.Helper()
+	h = w.newHost(name, extra...)
+	address = h.metrics()
+	return h.run(), address
+}
+
+// again kills the daemon and starts it.
+func (h *host) again() {
+	h.w.Helper()
+	h.Kill()
+	h.run()
 }
 
 // tree is the names of everything in the pool (pool.Tree).
@@ -168,14 +216,6 @@ func (h *host) ours(dir string) string { return filepath.Join(h.mount, ".hostpat
 
 // wantTree waits until the pool holds exactly these.
 func (h *host) wantTree(want ...string) { h.w.Helper(); h.w.WantTree(h.node, h.mount, want...) }
-
-// refusedVolume waits for a Warning event with the reason on a volume object.
-func (w *environment) refusedVolume(pv *corev1.PersistentVolume, reason string) {
-	w.Helper()
-	if _, err := w.WaitEvent(w.Soon(), pv, reason); err != nil {
-		w.Error(err)
-	}
-}
 
 func hosttestDir(t *testing.T, name string) string {
 	t.Helper()
@@ -196,13 +236,11 @@ func plain(words string) string { return strings.ReplaceAll(words, " ", "-") }
 func (w *environment) boundOrTold(name string, c *corev1.PersistentVolumeClaim, reasons ...string) (told string) {
 	w.Helper()
 	w.Eventually(name+" is bound or told why not", func() bool {
-		now, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, name, metav1.GetOptions{})
-		w.Must(err)
+		now := getIn(w, w.pvcs(), name)
 		if now.Status.Phase == corev1.ClaimBound {
 			return true
 		}
-		events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(c.UID)})
-		w.Must(err)
+		events := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(c.UID)})
 		for _, e := range events.Items {
 			if slices.Contains(reasons, e.Reason) {
 				told = e.Reason

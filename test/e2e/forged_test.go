@@ -8,7 +8,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -19,13 +18,10 @@ import (
 func TestSharedForgedLease(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
-	for _, n := range nodes {
-		n.run()
-	}
+	runAll(nodes)
 	w.holder(nodes, anyNode)
 	class, right := w.Class("c", immediate), w.lease().Annotations["hostpath-provisioner/marker"]
-	w.claim("before", class, "1Mi")
-	w.Bound("before")
+	w.bound("before", class, "1Mi")
 	for _, c := range []struct{ name, patch, told string }{
 		{"marker", `{"metadata":{"annotations":{"hostpath-provisioner/marker":"forged"}}}`, "its marker is forged"},
 		{"holder", `{"spec":{"holderIdentity":"x\u001b[2J_y"}}`, `its holder is "x\x1b[2J_y"`},
@@ -65,12 +61,10 @@ func TestSharedForgedForAnother(t *testing.T) {
 	w.holder(nodes, anyNode)
 	marker := w.lease().Annotations["hostpath-provisioner/marker"]
 	class := w.Class("c", immediate)
-	w.claim("before", class, "1Mi")
-	w.Bound("before")
+	w.bound("before", class, "1Mi")
 	wrong.runOnOtherStorage()
 	w.forge(`{"spec":{"holderIdentity":null},"metadata":{"annotations":{"hostpath-provisioner/marker":"` + wrong.marker() + `"}}}`)
-	w.claim("after", class, "1Mi")
-	w.Bound("after")
+	w.bound("after", class, "1Mi")
 	w.wantLease(nodes[:1], marker)
 	wrong.do("sh", "-c", "! ls "+wrong.mount+" | grep pvc-")
 }
@@ -78,8 +72,7 @@ func TestSharedForgedForAnother(t *testing.T) {
 // marker is that of the storage that this node has.
 func (n *node) marker() string {
 	n.w.Helper()
-	text, err := n.namespace.Command("cat", filepath.Join(n.mount, ".hostpath-provisioner", "pool.json")).Output()
-	n.w.Must(err)
+	text := need(n.namespace.Command("cat", filepath.Join(n.mount, ".hostpath-provisioner", "pool.json")).Output())(n.w)
 	_, id, _ := strings.Cut(string(text), `"id":`)
 	id, _, _ = strings.Cut(strings.TrimLeft(id, ` "`), `"`)
 	if id == "" {
@@ -90,15 +83,12 @@ func (n *node) marker() string {
 
 func (w *environment) lease() *coordinationv1.Lease {
 	w.Helper()
-	l, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
-	w.Must(err)
-	return l
+	return getIn(w, w.leases(), "fast."+w.Provisioner)
 }
 
 func (w *environment) forge(patch string) {
 	w.Helper()
-	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Patch(w.Ctx, "fast."+w.Provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	w.Must(err)
+	patchIn(w, w.leases(), "fast."+w.Provisioner, patch)
 }
 
 // wantLease waits until the lease is one that a daemon wrote which works.
@@ -116,8 +106,7 @@ func (w *environment) wantLease(nodes []*node, marker string) {
 func (w *environment) toldNode(nodes []*node, words string) {
 	w.Helper()
 	w.Eventually("a node is told: "+words, func() bool {
-		events, err := w.Client().CoreV1().Events("").List(w.Ctx, metav1.ListOptions{FieldSelector: "reason=LeaseOverwritten"})
-		w.Must(err)
+		events := listIn(w, w.Client().CoreV1().Events(""), metav1.ListOptions{FieldSelector: "reason=LeaseOverwritten"})
 		for _, e := range events.Items {
 			for _, n := range nodes {
 				if e.InvolvedObject.Name == n.node && e.Type == corev1.EventTypeWarning && strings.Contains(e.Message, words) {

@@ -17,7 +17,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -85,8 +84,7 @@ func (w *environment) killer() *writes {
 		})
 	})
 	w.administrator(k.kubeconfig())
-	config, err := clientcmd.LoadFromFile(k.kubeconfig())
-	w.Must(err)
+	config := need(clientcmd.LoadFromFile(k.kubeconfig()))(w)
 	for _, c := range config.Clusters {
 		c.Server, c.CertificateAuthorityData, c.CertificateAuthority = k.address, authority, ""
 	}
@@ -97,18 +95,7 @@ func (w *environment) killer() *writes {
 // administrator writes a kubeconfig with all rights and a token: a certificate passes no proxy.
 func (w *environment) administrator(file string) {
 	w.Helper()
-	const name = "administrator"
-	_, err := w.Client().CoreV1().ServiceAccounts(w.Namespace).Create(w.Ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + name},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
-			Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.Namespace, Name: name}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	w.Must(w.ServiceAccountKubeconfig(w.Ctx, w.Namespace, name, "", file))
+	w.granted(w.Namespace+"-administrator", "cluster-admin", w.account("administrator", file))
 }
 
 // forgets is a call about a node, with all rights.
@@ -141,7 +128,7 @@ func (k *writes) toTheEnd(h *host, args ...string) (out string, deaths int) {
 func (h *host) loses() {
 	h.w.Helper()
 	h.dies()
-	h.w.Must(h.w.Client().CoreV1().Nodes().Delete(h.w.Ctx, h.node, metav1.DeleteOptions{}))
+	h.w.Must(h.w.nodes().Delete(h.w.Ctx, h.node, metav1.DeleteOptions{}))
 }
 
 // foreign is a volume of another installation, that says of itself that it is on the node.
@@ -152,8 +139,7 @@ func (h *host) foreign() string {
 		pv.Finalizers = []string{finalizer}
 		pv.Spec.ClaimRef = nil
 	})
-	_, err := h.w.Client().CoreV1().PersistentVolumes().Create(h.w.Ctx, pv, metav1.CreateOptions{})
-	h.w.Must(err)
+	createIn(h.w, h.w.pvs(), pv)
 	return pv.Name
 }
 
@@ -182,10 +168,9 @@ func TestForgetNode(t *testing.T) {
 	w.DeleteClaim("kept")
 	w.deleteVolume(going.Name)
 	w.DeleteClaim("going")
-	_, err := w.WaitVolumePhase(w.Soon(), kept.Name, corev1.VolumeReleased)
-	w.Must(err)
-	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
-	tree, claim := a.tree(), w.claimNamed("data")
+	w.Phase(kept.Name, corev1.VolumeReleased)
+	w.Must(w.nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
+	tree, claim := a.tree(), w.get("data")
 
 	out, code := call("--dry-run")
 	said := a.told(out, data, kept, going)
@@ -201,8 +186,7 @@ func TestForgetNode(t *testing.T) {
 		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	}
 	s.gone(content)
-	told, err := w.WaitEvent(w.Soon(), claim, "NodeForgotten")
-	w.Must(err)
+	told := w.event(claim, "NodeForgotten")
 	want := "node " + a.node + " does not come back, and the data of volume " + data.Name
 	if !strings.HasPrefix(told.Message, want) {
 		t.Errorf("the claim was told %q", told.Message)
@@ -219,9 +203,7 @@ func TestForgetNode(t *testing.T) {
 	a.made("later", class) // the daemon has seen what came before it
 	a.orphaned(data, kept, going)
 	a.wantTree(slices.Concat(tree, pool.Of(w.Bound("later").Name))...)
-	if _, err := os.Stat(filepath.Join(a.mount, handle)); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(a.mount, handle)))(w)
 }
 
 // orphaned wants the data of volumes to be kept, and listed as such.
@@ -237,20 +219,11 @@ func (h *host) orphaned(volumes ...*corev1.PersistentVolume) {
 	}
 }
 
-func (w *environment) claimNamed(name string) *corev1.PersistentVolumeClaim {
-	w.Helper()
-	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
-	c, err := claims.Get(w.Ctx, name, metav1.GetOptions{})
-	w.Must(err)
-	return c
-}
-
 // lost waits until a claim is Lost.
 func (w *environment) lost(name string) {
 	w.Helper()
 	lost := func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost }
-	_, err := w.WaitClaim(w.Soon(), w.Namespace, name, lost)
-	w.Must(err)
+	need(w.WaitClaim(w.Soon(), w.Namespace, name, lost))(w)
 }
 
 // stateful makes a StatefulSet of one pod with a claim, on nodes a and b alone, and waits until the
@@ -262,7 +235,7 @@ func (w *environment) stateful(class string) {
 	pod.Spec.Volumes = nil // those of the claim templates
 	pod.Spec.Affinity = onNodes([]string{w.Namespace + "-a", w.Namespace + "-b"})
 	claim := cluster.Claim(w.Namespace, "data", class, "1Mi")
-	_, err := w.Client().AppsV1().StatefulSets(w.Namespace).Create(w.Ctx, &appsv1.StatefulSet{
+	createIn(w, w.Client().AppsV1().StatefulSets(w.Namespace), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "set"},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &replicas, ServiceName: "set",
@@ -272,14 +245,13 @@ func (w *environment) stateful(class string) {
 			},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{*claim},
 		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	w.Eventually("the pod has a node", func() bool { return w.nodeOf("set-0") != "" })
 }
 
 func (w *environment) nodeOf(pod string) string {
 	w.Helper()
-	p, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, pod, metav1.GetOptions{})
+	p, err := w.pods().Get(w.Ctx, pod, metav1.GetOptions{})
 	if err != nil {
 		return ""
 	}
@@ -336,7 +308,7 @@ func TestForgetNodeClaims(t *testing.T) {
 func (w *environment) notReady(node string) error {
 	patch := `{"status":{"conditions":[{"type":"Ready","status":"Unknown","lastTransitionTime":"` +
 		time.Now().Add(-10*time.Minute).UTC().Format(time.RFC3339) + `"}]}}`
-	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, node, types.StrategicMergePatchType,
+	_, err := w.nodes().Patch(w.Ctx, node, types.StrategicMergePatchType,
 		[]byte(patch), metav1.PatchOptions{}, "status")
 	return err
 }
@@ -367,9 +339,8 @@ func TestForgetNodeShared(t *testing.T) {
 		!strings.Contains(out, want) {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	all := w.Client().CoordinationV1().Leases("hostpath-provisioner")
-	leases, err := all.List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	all := w.leases()
+	leases := need(all.List(w.Ctx, metav1.ListOptions{}))(w)
 	if i := slices.IndexFunc(leases.Items, func(l coordinationv1.Lease) bool {
 		h := l.Spec.HolderIdentity
 		return h != nil && strings.HasPrefix(*h, holder.node+"_")
@@ -389,8 +360,7 @@ func TestKubectlPlugin(t *testing.T) {
 	dir := hosttestDir(t, "plugin")
 	plugin := filepath.Join(dir, "kubectl-hostpath")
 	w.Must(os.Symlink(h.Command().Path, plugin))
-	raw, err := clientcmd.LoadFromFile(w.Kubeconfig())
-	w.Must(err)
+	raw := need(clientcmd.LoadFromFile(w.Kubeconfig()))(w)
 	contexts := clientcmdapi.NewConfig() // of the clusters and users of another file
 	contexts.Contexts = map[string]*clientcmdapi.Context{"other": raw.Contexts[raw.CurrentContext]}
 	w.Must(clientcmd.WriteToFile(*contexts, filepath.Join(dir, "contexts")))

@@ -22,9 +22,7 @@ import (
 // rename has the host's daemon run under another node's name.
 func (h *host) rename(node string) {
 	h.w.Helper()
-	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.Must(err)
-	h.w.Must(h.Configure(strings.Replace(string(text), `node = "`+h.node+`"`, `node = "`+node+`"`, 1)))
+	h.edit(`node = "`+h.node+`"`, `node = "`+node+`"`)
 	h.node = node
 }
 
@@ -40,13 +38,10 @@ func (h *host) stop() {
 func (h *host) wantClosed(reason, says string) {
 	h.w.Helper()
 	h.w.Must(h.WaitStatus(h.w.Soon(), says))
-	if out, code := h.Call("status"); code == 0 || !strings.Contains(out, "closed: "+reason) || !strings.Contains(out, says) {
-		h.w.Errorf("status: exit code %d\n%s", code, out)
-	}
+	h.call("status").fails("closed: "+reason, says)
 	h.w.Eventually("the log has "+reason, func() bool { return strings.Contains(h.Log(), "reason="+reason) })
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: h.node, UID: types.UID(h.node)}}
-	event, err := h.w.WaitEvent(h.w.Soon(), node, reason)
-	h.w.Must(err)
+	event := h.w.event(node, reason)
 	if !strings.Contains(event.Message, says) {
 		h.w.Errorf("the node's event says %q", event.Message)
 	}
@@ -68,16 +63,14 @@ func (h *host) editMarker(edit func(map[string]any)) {
 	for _, file := range []string{h.ours("pool.json"), h.Path("state", "pools", "fast.json")} {
 		m := h.marker(file)
 		edit(m)
-		text, err := json.Marshal(m)
-		h.w.Must(err)
+		text := need(json.Marshal(m))(h.w)
 		h.w.Must(os.WriteFile(file, text, 0o600))
 	}
 }
 
 func (h *host) marker(file string) map[string]any {
 	h.w.Helper()
-	text, err := os.ReadFile(file)
-	h.w.Must(err)
+	text := need(os.ReadFile(file))(h.w)
 	m := map[string]any{}
 	h.w.Must(json.Unmarshal(text, &m))
 	return m
@@ -115,12 +108,8 @@ func TestOtherNodeName(t *testing.T) {
 			h.rename(other)
 			h.run()
 			h.wantClosed("OtherNode", `this node's name is "`+other+`"`)
-			if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "closed: OtherNode") || !strings.Contains(out, "--from-node") {
-				t.Errorf("check: exit code %d\n%s", code, out)
-			}
-			if out, code := h.Call("prepare", "fast"); code == 0 || !strings.Contains(out, "--from-node") {
-				t.Errorf("prepare: exit code %d\n%s", code, out)
-			}
+			h.call("check").fails("closed: OtherNode", "--from-node")
+			h.call("prepare", "fast").fails("--from-node")
 			if out, code := h.Call("volumes"); code != 0 || !old && !strings.Contains(out, other) ||
 				strings.Count(out, "bound (of node "+right+")") != len(volumes) {
 				t.Errorf("volumes: exit code %d\n%s", code, out)
@@ -131,8 +120,7 @@ func TestOtherNodeName(t *testing.T) {
 			h.run()
 			w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 			h.wantTree(pool.Of(volumes...)...)
-			w.DeleteClaim("empty")
-			w.Must(w.WaitVolumeGone(w.Soon(), volumes[0]))
+			w.Removes("empty", volumes[0])
 			h.wantTree(pool.Of(volumes[1])...)
 		})
 	}
@@ -151,7 +139,7 @@ func TestNodeThatDoesNotExist(t *testing.T) {
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	volumes := h.emptyAndFull()
-	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
+	w.Must(w.nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
 	w.Must(h.WaitStatus(w.Soon(), "the cluster has no node"))
 	w.DeleteClaim("full")
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
@@ -170,30 +158,22 @@ func TestFromNode(t *testing.T) {
 	h.rename(w.Namespace + "-b")
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + was}))
 	for _, bad := range [][]string{{"--from-node", h.node}, {"--from-node", "nobody"}} {
-		if out, code := h.Call(append([]string{"prepare", "fast"}, bad...)...); code == 0 {
-			t.Errorf("prepare %s: %s", bad, out)
-		}
+		h.call(append([]string{"prepare", "fast"}, bad...)...).fails()
 	}
 	for range 2 { // again changes nothing
-		if out, code := h.Call("prepare", "fast", "--from-node", was); code != 0 {
-			t.Fatalf("prepare: exit code %d\n%s", code, out)
-		}
+		h.call("prepare", "fast", "--from-node", was).ends(0)
 	}
 	h.run()
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
-	if out, code := h.Call("check"); code != 0 {
-		t.Errorf("check: exit code %d\n%s", code, out)
-	}
+	h.call("check").ends(0)
 	w.claim("new", w.Class("new", immediate), "1Mi")
 	volumes = append(volumes, w.Bound("new").Name)
 	h.wantTree(pool.Of(volumes...)...)
 	for _, pv := range volumes[:2] {
 		patch := []byte(`{"metadata":{"labels":{"hostpath-provisioner/node":"` + h.node + `"}}}`)
-		_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv, types.MergePatchType, patch, metav1.PatchOptions{})
-		w.Must(err)
+		need(w.pvs().Patch(w.Ctx, pv, types.MergePatchType, patch, metav1.PatchOptions{}))(w)
 	}
-	w.DeleteClaim("full")
-	w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+	w.Removes("full", volumes[1])
 	h.wantTree(pool.Of(volumes[0], volumes[2])...)
 }
 
@@ -203,15 +183,11 @@ func TestSharedForgotten(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b"})
 	for _, n := range nodes {
-		text, err := os.ReadFile(n.Path("etc", "config.toml"))
-		w.Must(err)
-		w.Must(n.Configure(strings.Replace(string(text), "scope = \"shared\"", "", 1)))
+		n.edit("scope = \"shared\"", "")
 	}
 	a, b := nodes[0].run(), nodes[1]
 	volumes := a.emptyAndFull()
-	if out, code := b.Call("prepare", "fast"); code == 0 || !strings.Contains(out, a.node) {
-		t.Errorf("prepare on the second: exit code %d\n%s", code, out)
-	}
+	b.call("prepare", "fast").fails(a.node)
 	b.run()
 	b.wantClosed("OtherNode", `this node's name is "`+b.node+`"`)
 	a.wantTree(pool.Of(volumes...)...)
@@ -246,13 +222,9 @@ func TestOtherCluster(t *testing.T) {
 					strings.Count(out, "unknown\n") != len(volumes) {
 					t.Errorf("volumes: exit code %d\n%s", code, out)
 				}
-				if out, code := h.Call("adopt", "fast"); code == 0 || !strings.Contains(out, says) {
-					t.Errorf("adopt: exit code %d\n%s", code, out)
-				}
+				h.call("adopt", "fast").fails(says)
 			}
-			if out, code := h.Call("prepare", "fast", "--new-cluster"); code != 0 {
-				t.Fatalf("prepare: exit code %d\n%s", code, out)
-			}
+			h.call("prepare", "fast", "--new-cluster").ends(0)
 			w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 			if m := h.marker(h.ours("pool.json")); m["cluster"] == "any" || m["cluster"] == "another" || m["node"] != h.node {
 				t.Errorf("the marker is %v", m)
@@ -289,8 +261,7 @@ func (h *host) strange(volumes []string) {
 	h.w.Helper()
 	for i, pv := range volumes {
 		file := h.ours("volumes/" + pv + ".json")
-		text, err := os.ReadFile(file)
-		h.w.Must(err)
+		text := need(os.ReadFile(file))(h.w)
 		uid := strings.TrimPrefix(pv, "pvc-")
 		stranger := string("12"[i]) + uid[1:]
 		if stranger == uid {
@@ -314,8 +285,7 @@ func TestOwnerIsLearnt(t *testing.T) {
 	h.forgetOwner()
 	h.run()
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
-	system, err := w.Client().CoreV1().Namespaces().Get(w.Ctx, "kube-system", metav1.GetOptions{})
-	w.Must(err)
+	system := getIn(w, w.Client().CoreV1().Namespaces(), "kube-system")
 	if m := h.marker(h.ours("pool.json")); m["node"] != h.node || m["cluster"] != string(system.UID) {
 		t.Errorf("the marker is %v", m)
 	}
@@ -333,11 +303,9 @@ func TestObjectOfAnotherName(t *testing.T) {
 	again.ObjectMeta = metav1.ObjectMeta{Name: "by-hand-" + w.Namespace, Annotations: pv.Annotations}
 	again.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 	again.Spec.ClaimRef.ResourceVersion = ""
-	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, again, metav1.CreateOptions{})
-	w.Must(err)
-	w.Cleanup(func() { _ = w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, again.Name, metav1.DeleteOptions{}) })
-	w.deleteVolume(pv.Name)
-	w.force(pv.Name)
+	createIn(w, w.pvs(), again)
+	w.Cleanup(func() { _ = w.pvs().Delete(w.Ctx, again.Name, metav1.DeleteOptions{}) })
+	w.forceOff(pv.Name)
 	w.DeleteClaim("empty")
 	w.Eventually("the claim is gone", func() bool { all, err := w.claims(); return err == nil && !contains(all, "empty") })
 	h.run()
@@ -359,45 +327,24 @@ func TestClusterUnknown(t *testing.T) {
 	if m := h.marker(h.ours("pool.json")); m["cluster"] != nil || m["node"] != h.node {
 		t.Errorf("the marker is %v", m)
 	}
-	w.DeleteClaim("full")
-	w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+	w.Removes("full", volumes[1])
 	h.wantTree(pool.Of(volumes[0])...)
 }
 
 // oldRights gives the host's daemon an identity with the rights of the version before.
 func (w *environment) oldRights(h *host) {
 	w.Helper()
-	role, err := w.Client().RbacV1().ClusterRoles().Get(w.Ctx, "hostpath-provisioner:hostpath-provisioner", metav1.GetOptions{})
-	w.Must(err)
+	role := getIn(w, w.Client().RbacV1().ClusterRoles(), "hostpath-provisioner:hostpath-provisioner")
 	old := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
 	for _, rule := range role.Rules {
 		if rule.Resources[0] != "namespaces" {
 			old.Rules = append(old.Rules, rule)
 		}
 	}
-	_, err = w.Client().RbacV1().ClusterRoles().Create(w.Ctx, old, metav1.CreateOptions{})
-	w.Must(err)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "old", Namespace: w.Namespace}}
-	_, err = w.Client().CoreV1().ServiceAccounts(w.Namespace).Create(w.Ctx, account, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = w.Client().RbacV1().ClusterRoleBindings().Create(w.Ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: old.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "old", Namespace: w.Namespace}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
+	createIn(w, w.Client().RbacV1().ClusterRoles(), old)
 	file := filepath.Join(hosttest.Dir(w), "old-kubeconfig")
-	w.Must(w.ServiceAccountKubeconfig(w.Ctx, w.Namespace, "old", "", file))
-	var lines []string
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "kubeconfig") {
-			line = "kubeconfig = \"" + file + "\"\n"
-		}
-		lines = append(lines, line)
-	}
-	w.Must(h.Configure(strings.Join(lines, "")))
+	w.granted(old.Name, old.Name, w.account("old", file))
+	h.edit(h.Path("kubeconfig"), file)
 }
 
 // A filesystem of the network is refused by its type: by prepare, check and the daemon, until scope
@@ -412,17 +359,14 @@ func TestNetworkFilesystem(t *testing.T) {
 	h.run()
 	h.emptyAndFull()
 	volumes := h.tree()
-	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(strings.Replace(string(text), "exclusive = true", "", 1)))
+	text := h.config()
+	w.Must(h.Configure(strings.Replace(text, "exclusive = true", "", 1)))
 	w.Must(h.Signal(syscall.SIGHUP))
 	h.wantClosed("NetworkFilesystem", "(fuse.sshfs, root@files:/export) can be mounted on other nodes, too")
 	for _, command := range []string{"prepare", "check"} {
-		if out, code := h.Call(command, "fast"); code == 0 || !strings.Contains(out, "can be mounted on other nodes, too") || !strings.Contains(out, `scope = "shared"`) {
-			t.Errorf("%s: exit code %d\n%s", command, code, out)
-		}
+		h.call(command, "fast").fails("can be mounted on other nodes, too", `scope = "shared"`)
 	}
-	w.Must(h.Configure(strings.Replace(string(text), "exclusive = true", `scope = "shared"`, 1)))
+	w.Must(h.Configure(strings.Replace(text, "exclusive = true", `scope = "shared"`, 1)))
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	// And the volumes that were made with the scope before are spoken of.

@@ -48,12 +48,9 @@ func (c *cable) mend() {
 // onAnotherMachine has a host's daemon see what is mounted now, and no locks of other hosts.
 func (h *host) onAnotherMachine() *host {
 	h.w.Helper()
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.Must(err)
-	h.Daemon, err = rig.New(rig.Options{
-		Dir: h.Path(), Config: string(config), Wrap: newNamespace(h.w.T).Enter(),
-	})
-	h.w.Must(err)
+	h.Daemon = need(rig.New(rig.Options{
+		Dir: h.Path(), Config: h.config(), Wrap: newNamespace(h.w.T).Enter(),
+	}))(h.w)
 	return h
 }
 
@@ -102,8 +99,7 @@ func TestImportBesideOldDaemon(t *testing.T) {
 				later := w.Bound("later").Name
 				a.wantTree(slices.Concat(tree, pool.Of(later))...)
 			}
-			w.DeleteClaim("other")
-			w.Must(w.WaitVolumeGone(w.Soon(), other.Name))
+			w.Removes("other", other.Name)
 			w.Eventually("what is deleted goes on the new node", func() bool {
 				_, err := os.Stat(filepath.Join(b.mount, other.Name))
 				return os.IsNotExist(err)

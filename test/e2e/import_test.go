@@ -27,7 +27,7 @@ func (h *host) dies() { h.w.Helper(); h.Kill(); h.silent() }
 // silent has a daemon's last write be a minute old: its node's lease does not say that it lives.
 func (h *host) silent() {
 	h.w.Helper()
-	err := h.w.Client().CoordinationV1().Leases("hostpath-provisioner").Delete(h.w.Ctx,
+	err := h.w.leases().Delete(h.w.Ctx,
 		"hostpath-provisioner-node."+h.node, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
 		h.w.Must(err)
@@ -53,7 +53,7 @@ func (h *host) plugs(image hosttest.Image) *host {
 func (h *host) follows(claim string) *corev1.PersistentVolume {
 	h.w.Helper()
 	h.w.Eventually("claim "+claim+" is bound", func() bool {
-		return h.w.claimNamed(claim).Status.Phase == corev1.ClaimBound
+		return h.w.get(claim).Status.Phase == corev1.ClaimBound
 	})
 	pv := h.w.Bound(claim)
 	at := filepath.Join(h.mount, pv.Name)
@@ -70,8 +70,7 @@ func (h *host) follows(claim string) *corev1.PersistentVolume {
 // writes makes a claim of a class on the host, and puts a file into its volume.
 func (h *host) writes(name, class string) *corev1.PersistentVolume {
 	h.w.Helper()
-	h.w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
-	pv := h.w.Bound(name)
+	pv := h.w.bound(name, class, "1Mi", annotate(provisionOnNode, h.node))
 	file := filepath.Join(h.mount, pv.Name, "data")
 	h.w.Must(os.WriteFile(file, []byte(name), 0o600))
 	return pv
@@ -108,17 +107,13 @@ func TestImport(t *testing.T) {
 	a.cutShort(archived, "archive", true)
 	a.unplugs()
 	w.retain(kept.Name)
-	for _, name := range []string{"kept", "going", "archived"} {
-		w.DeleteClaim(name)
-	}
+	w.DeleteClaim("kept", "going", "archived")
 	w.deleteVolume(going.Name)
 	hosttest.Unmount(t, b.mount)
 	b.plugs(a.image)
 	k, args := w.killer(), []string{"import", "fast", "--from-node", a.node}
 	admin := append(slices.Clone(args), "--kubeconfig", k.kubeconfig())
-	if out, code := b.Call(admin...); code != 1 || !strings.Contains(out, "is there and Ready") {
-		t.Errorf("a Ready node: exit code %d\n%s", code, out)
-	}
+	b.call(admin...).ends(1, "is there and Ready")
 	w.Must(w.notReady(a.node))
 	out, code := b.Call(append(admin, "--dry-run")...)
 	golden(t, "import-dry-run", strings.NewReplacer(content, "CONTENT", set.Name, "PV-of-set").
@@ -135,9 +130,7 @@ func TestImport(t *testing.T) {
 	}
 	for _, name := range []string{"data-set-0", "data", "local", "csi"} {
 		b.follows(name)
-		if _, err := w.WaitEvent(w.Soon(), w.claimNamed(name), "VolumeMoved"); err != nil {
-			t.Error(err)
-		}
+		w.event(w.get(name), "VolumeMoved")
 	}
 	w.Eventually("the pod runs where its data is", func() bool {
 		return w.nodeOf("set-0") == b.node
@@ -157,8 +150,7 @@ func TestImport(t *testing.T) {
 	}
 	b.wantData(cluster.PathOf(now), "adopted")
 	b.wantData(filepath.Join(b.ours("archive"), archived.Name), "archived")
-	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
-	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
+	w.Gone(archived.Name, going.Name)
 	w.Eventually("what is promised came, too", func() bool {
 		return b.promised() >= 6<<20 // five volumes and the adopted one
 	})
@@ -178,13 +170,11 @@ func TestImport(t *testing.T) {
 	})
 
 	b.unplugs()
-	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, b.node, metav1.DeleteOptions{}))
+	w.Must(w.nodes().Delete(w.Ctx, b.node, metav1.DeleteOptions{}))
 	w.deletePod("set-0")
 	a.plugs(a.image)
 	admin[3] = b.node
-	if out, code := a.Call(admin...); code != 0 {
-		t.Errorf("back: exit code %d\n%s", code, out)
-	}
+	a.call(admin...).ends(0)
 	for _, name := range []string{"data-set-0", "data", "csi"} {
 		a.follows(name)
 	}
@@ -199,7 +189,7 @@ func TestImportSecondDisk(t *testing.T) {
 	a.writes("data", w.Class("c", immediate))
 	b, c := w.newHost("b").quiet(), w.newHost("c").quiet()
 	a.unplugs()
-	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
+	w.Must(w.nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
 	c.image = a.image.Copy(t)
 	hosttest.Unmount(t, c.mount)
 	c.image.Mount(t, c.mount)
@@ -207,22 +197,16 @@ func TestImportSecondDisk(t *testing.T) {
 	hosttest.Unmount(t, b.mount)
 	b.plugs(a.image)
 	args := []string{"import", "fast", "--from-node", a.node}
-	out, code := b.Call(args...)
-	if code != 0 {
-		t.Fatal(out)
-	}
+	out := b.call(args...).ends(0)
 	w.shows(out, a.node, "node-a", "bad-days.md", "A node is dead, its disk is not")
 	pv, marker := b.follows("data"), c.marker(c.ours("pool.json"))
-	out, code = c.Call(args...)
+	out, code := c.Call(args...)
 	want := "is on node " + b.node + " by now, which has another disk with the same records"
 	if code != 1 || !strings.Contains(out, want) ||
 		!reflect.DeepEqual(c.marker(c.ours("pool.json")), marker) {
 		t.Errorf("a second disk: exit code %d\n%s", code, out)
 	}
-	out, code = c.Call(append(args, "--force="+a.node)...)
-	if code != 0 || !strings.Contains(out, "0 moved, 1 left, 0 refused") {
-		t.Errorf("a second disk, forced: exit code %d\n%s", code, out)
-	}
+	out = c.call(append(args, "--force="+a.node)...).ends(0, "0 moved, 1 left, 0 refused")
 	owner := c.marker(c.ours("pool.json"))["node"]
 	if now := w.Volume(pv.Name); now.UID != pv.UID || owner != c.node {
 		t.Errorf("the volume is %+v, the marker %v", now.ObjectMeta, c.marker(c.ours("pool.json")))
@@ -242,14 +226,12 @@ func TestImportGoesOn(t *testing.T) {
 	for _, name := range []string{"b", "c"} {
 		next := w.newHost(name).quiet()
 		h.unplugs()
-		w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
+		w.Must(w.nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
 		hosttest.Unmount(t, next.mount)
 		next.plugs(a.image)
 		args := []string{"import", "fast", "--from-node", h.node, "--kubeconfig", k.kubeconfig()}
 		if h = next; name == "c" {
-			if out, code := h.Call(args...); code != 0 {
-				t.Fatalf("exit code %d\n%s", code, out)
-			}
+			h.call(args...).ends(0)
 			break
 		}
 		k.cmd = h.Command(args...)
@@ -276,34 +258,25 @@ func TestImportNewCluster(t *testing.T) {
 	}
 	volumes["csi"] = a.writes("csi", csi)
 	a.unplugs()
-	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
+	w.Must(w.nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
 	k := w.killer()
 	for _, name := range []string{"data", "taken", "csi"} { // "own" stays, and is Lost
 		w.DeleteClaim(name)
 	}
 	b := w.newHost("b").quiet()
-	if out, code := b.Call(k.forgets(a)...); code != 0 {
-		t.Fatal(out)
-	}
+	b.call(k.forgets(a)...).ends(0)
 	w.claim("taken", old, "1Mi", annotate(provisionOnNode, "nobody"))
 	hosttest.Unmount(t, b.mount)
 	a.image.Mount(t, b.mount)
 	w.Must(os.RemoveAll(b.Path("state", "pools")))
 	marker := b.marker(b.ours("pool.json"))
 	marker["cluster"] = "another"
-	text, err := json.Marshal(marker)
-	w.Must(err)
+	text := need(json.Marshal(marker))(w)
 	w.Must(os.WriteFile(b.ours("pool.json"), text, 0o600))
 	b.run()
 	args := []string{"import", "fast", "--new-cluster", "--from-node", a.node}
-	if out, code := b.Call("import", "fast", "--new-cluster"); code != 1 ||
-		!strings.Contains(out, "--from-node "+a.node) {
-		t.Errorf("another node's: exit code %d\n%s", code, out)
-	}
-	out, code := b.Call(append(args, "--dry-run")...)
-	if code != 1 || !strings.Contains(out, "3 would be made, 0 left, 1 refused") {
-		t.Errorf("--dry-run: exit code %d\n%s", code, out)
-	}
+	b.call("import", "fast", "--new-cluster").ends(1, "--from-node "+a.node)
+	b.call(append(args, "--dry-run")...).ends(1, "3 would be made, 0 left, 1 refused")
 	k.fails = true // one claim is refused
 	k.toTheEnd(b, append(args, "--claims", "--class", old+"="+class)...)
 	if len(k.at) < 2*enough {
@@ -314,26 +287,20 @@ func TestImportNewCluster(t *testing.T) {
 			t.Errorf("claim %s has volume %s", name, pv.Name)
 		}
 	}
-	if got := *w.claimNamed("data").Spec.StorageClassName; got != class {
+	if got := *w.get("data").Spec.StorageClassName; got != class {
 		t.Errorf("the claim has class %s", got)
 	}
-	taken := w.claimNamed("taken")
+	taken := w.get("taken")
 	if taken.Spec.VolumeName != "" {
 		t.Errorf("a claim that is not its own is bound to %s", taken.Spec.VolumeName)
 	}
 	w.Must(w.WaitVolumeGone(w.Soon(), volumes["taken"].Name))
 	b.wantData(filepath.Join(b.mount, volumes["taken"].Name), "taken")
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), volumes["data"].Name))
+	w.Removes("data", volumes["data"].Name)
 	w.DeleteClaim("taken")
 	args = []string{"import", "fast", "--new-cluster", "--claims"}
-	if out, code := b.Call(args...); code != 1 ||
-		!strings.Contains(out, "an administrator's kube") {
-		t.Errorf("with the node's rights: exit code %d\n%s", code, out)
-	}
-	if out, code := b.Call(append(args, "--kubeconfig", k.kubeconfig())...); code != 0 {
-		t.Errorf("once more: exit code %d\n%s", code, out)
-	}
+	b.call(args...).ends(1, "an administrator's kube")
+	b.call(append(args, "--kubeconfig", k.kubeconfig())...).ends(0)
 	b.follows("taken")
 }
 
@@ -349,29 +316,20 @@ func TestImportOfTheSameNode(t *testing.T) {
 	w.pod("uses", []string{a.node}, "used")
 	w.Eventually("the pod is there", func() bool { return w.nodeOf("uses") == a.node })
 	label := `{"metadata":{"labels":{"kubernetes.io/hostname":"renamed-` + a.node + `"}}}`
-	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, a.node, types.MergePatchType, []byte(label),
-		metav1.PatchOptions{})
-	w.Must(err)
+	patchIn(w, w.nodes(), a.node, label)
 	a.unplugs()
 	b := w.hostAt(hosttest.PoolMount(w, a.image), "a").quiet()
 	b.label = "renamed-" + a.node
 	b.run()
 	k, args := w.killer(), []string{"import", "fast", "--from-node", a.node}
-	if out, code := b.Call(append(args, "--dry-run")...); code != 1 ||
-		!strings.Contains(out, "1 would be moved, 0 left, 1 refused") {
-		t.Errorf("--dry-run: exit code %d\n%s", code, out)
-	}
+	b.call(append(args, "--dry-run")...).ends(1, "1 would be moved, 0 left, 1 refused")
 	k.fails = true // of the one that is used
 	k.toTheEnd(b, args...)
 	if pv := b.follows("data"); pv.UID == before.UID || len(k.at) < 6 {
 		t.Errorf("killed at %q", k.at)
 	}
 	w.deletePod("uses")
-	if out, code := b.Call(args...); code != 0 || !strings.Contains(out, "1 moved, 0 left") {
-		t.Errorf("without the pod: exit code %d\n%s", code, out)
-	}
+	b.call(args...).ends(0, "1 moved, 0 left")
 	b.follows("used")
-	if out, code := b.Call(args...); code != 0 || !strings.Contains(out, "0 moved, 0 left") {
-		t.Errorf("once more: exit code %d\n%s", code, out)
-	}
+	b.call(args...).ends(0, "0 moved, 0 left")
 }

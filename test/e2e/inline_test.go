@@ -33,8 +33,7 @@ func (w *environment) inlinePage(t *testing.T) (*corev1.CSIVolumeSource, string)
 		}
 		var p corev1.Pod
 		w.Must(yaml.UnmarshalStrict([]byte(text), &p))
-		_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, &p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		w.Must(err)
+		need(w.pods().Create(w.Ctx, &p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}))(w)
 		return p.Spec.Volumes[0].CSI, key
 	}
 	t.Fatal("docs/csi.md has no pod")
@@ -57,9 +56,7 @@ func TestInlineVolume(t *testing.T) {
 	w.Must(errors.Join(node.Publish(w.Soon(), "u-a", a), node.Publish(w.Soon(), "u-b", b)))
 	w.Must(os.WriteFile(filepath.Join(node.Target("u-a", "scratch"), "file"), []byte("x"), 0o600))
 	h.wantTree(pool.Of(a.PV, b.PV)...)
-	if out, code := h.Call("volumes"); code != 0 || !strings.Contains(out, "inline") || !strings.Contains(out, "default/pod") {
-		t.Errorf("volumes: exit code %d\n%s", code, out)
-	}
+	h.call("volumes").ends(0, "inline", "default/pod")
 	if err := node.Publish(w.Soon(), "u-c", of("u-c")); err == nil || !strings.Contains(err.Error(), "of 32.0 MiB for all inline volumes (inline_volumes) 32.0 MiB are promised") {
 		t.Errorf("a third one: %v", err)
 	}

@@ -5,7 +5,6 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -18,11 +17,10 @@ func (w *environment) capacityInPlaceOfADriver() {
 	w.Helper()
 	w.driver()
 	drivers, no := w.Client().StorageV1().CSIDrivers(), false
-	_, err := drivers.Create(w.Ctx, &storagev1.CSIDriver{
+	createIn(w, drivers, &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: csiDriver},
 		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, StorageCapacity: &no},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	w.mayWriteDriver(csiDriver)
 	own, class := w.Class("own", wait), w.classOf(w.Namespace+"-theirs", csiDriver, wait)
 	served := fmt.Sprintf("csi_drivers = [%q]", csiDriver)
@@ -38,27 +36,19 @@ func (w *environment) capacityInPlaceOfADriver() {
 	for _, h := range []*host{small, large} {
 		h.Kill()
 	}
-	_, err = drivers.Patch(w.Ctx, csiDriver, types.MergePatchType, []byte(
-		`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"hostpath-provisioner"}}}`),
-		metav1.PatchOptions{})
-	w.Must(err)
-	for _, h := range []*host{small, large} {
-		h.run()
-	}
+	patchIn(w, drivers, csiDriver, `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"hostpath-provisioner"}}}`)
+	runAll([]*host{small, large})
 	w.awaitPublished(class, both)
 	w.Eventually("the driver has the scheduler compare",
 		func() bool { return w.comparedOf(csiDriver) })
 	w.awaitCompared(class, small.node, large.node)
 	w.claim("data", class, "120Mi")
 	w.pod("user", []string{small.node, large.node}, "data")
-	if pv := w.Bound("data"); pv.Labels["hostpath-provisioner/node"] != large.node {
-		w.Errorf("the volume is on %s", pv.Labels["hostpath-provisioner/node"])
-	}
+	w.boundOn("data", large)
 	w.awaitPublished(own, func(all map[string]int64) bool { return all[large.node] < 120 })
 	huge := w.claim("huge", class, "1Gi")
 	w.pod("waiting", []string{small.node, large.node}, "huge")
-	_, err = w.WaitEvent(w.unhurried(), huge, "NoNodeFits")
-	w.Must(err)
+	need(w.WaitEvent(w.unhurried(), huge, "NoNodeFits"))(w)
 
 	for _, h := range []*host{small, large} {
 		h.Kill()

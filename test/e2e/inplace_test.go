@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -26,15 +25,12 @@ func (w *environment) nodeService(d *rig.Daemon, driver string) *csinode.Service
 // kubeletRoot is a new directory. The path of a socket has 107 bytes at most.
 func (w *environment) kubeletRoot() string {
 	w.Helper()
-	root, err := os.MkdirTemp("", "k")
-	w.Must(err)
-	return root
+	return need(os.MkdirTemp("", "k"))(w)
 }
 
 func (w *environment) startNodeService(o csinode.Options) *csinode.Service {
 	w.Helper()
-	s, err := csinode.New(o)
-	w.Must(err)
+	s := need(csinode.New(o))(w)
 	w.Must(s.Start())
 	w.Cleanup(func() { // a pool that is mounted there is not looked into
 		w.Must(s.Close())
@@ -69,16 +65,14 @@ func TestInPlaceOfKubevirt(t *testing.T) {
 		t.Errorf("before it is adopted: %v", err)
 	}
 	h.adopts()
-	now, err := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, one.Name, metav1.GetOptions{})
-	w.Must(err)
+	now := getIn(w, w.pvs(), one.Name)
 	if !reflect.DeepEqual(now.Spec, one.Spec) || now.UID != one.UID {
 		t.Errorf("the object became\n%s\nwas\n%s", now, one)
 	}
 	w.Must(s.Publish(w.Soon(), "new", theirs))
 	h.reads(s, "running", one)
 	h.reads(s, "new", one)
-	w.DeleteClaim("two")
-	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	w.Removes("two", two.Name)
 	h.wantTree(one.Name, "ours/volumes/"+one.Name+".json")
 
 	h.adopts("--undo")

@@ -18,8 +18,7 @@ import (
 
 func (w *environment) patchVolume(name string, kind types.PatchType, patch string) {
 	w.Helper()
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, name, kind, []byte(patch), metav1.PatchOptions{})
-	w.Must(err)
+	need(w.pvs().Patch(w.Ctx, name, kind, []byte(patch), metav1.PatchOptions{}))(w)
 }
 
 func (w *environment) retain(name string) {
@@ -29,7 +28,21 @@ func (w *environment) retain(name string) {
 
 func (w *environment) deleteVolume(name string) {
 	w.Helper()
-	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
+	w.Must(w.pvs().Delete(w.Ctx, name, metav1.DeleteOptions{}))
+}
+
+// removesVolume deletes a volume object and waits until it is gone.
+func (w *environment) removesVolume(name string) {
+	w.Helper()
+	w.deleteVolume(name)
+	w.Must(w.WaitVolumeGone(w.Soon(), name))
+}
+
+// forceOff deletes a volume object without its daemon.
+func (w *environment) forceOff(name string) {
+	w.Helper()
+	w.deleteVolume(name)
+	w.force(name)
 }
 
 // force is what the documents say about an object whose finalizer no daemon takes off any more.
@@ -62,9 +75,7 @@ func (h *host) wantData(path, want string) {
 // or removed, as the documents say.
 func TestDecidedOtherwise(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	class := w.Class("c", immediate)
 	pvs, all := map[string]*corev1.PersistentVolume{}, []string{}
 	for _, name := range []string{"retained", "forced", "again", "released", "cleared", "archived", "halved"} {
@@ -80,8 +91,7 @@ func TestDecidedOtherwise(t *testing.T) {
 			h.cutShort(pv, "trash", false)
 		}
 		w.DeleteClaim(name)
-		_, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-		w.Must(err)
+		w.Phase(pv.Name, corev1.VolumeReleased)
 		switch name {
 		case "cleared":
 			w.patchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)
@@ -104,12 +114,9 @@ func TestDecidedOtherwise(t *testing.T) {
 		w.Must(w.WaitVolumeGone(w.Soon(), pvs[name].Name))
 	}
 	for _, name := range []string{"released", "cleared"} {
-		if _, err := w.WaitEvent(w.Soon(), w.Volume(pvs[name].Name), "VolumePutBack"); err != nil {
-			t.Error(err)
-		}
+		w.event(w.Volume(pvs[name].Name), "VolumePutBack")
 	}
-	_, err := w.WaitVolumePhase(w.Soon(), pvs["cleared"].Name, corev1.VolumeAvailable)
-	w.Must(err)
+	w.Phase(pvs["cleared"].Name, corev1.VolumeAvailable)
 	w.Eventually("the two that were forced off are told", func() bool {
 		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
 	})
@@ -147,10 +154,8 @@ func (h *host) useAgain(was *corev1.PersistentVolume, class string) {
 	pv.ObjectMeta = metav1.ObjectMeta{Name: was.Name, Labels: was.Labels, Annotations: was.Annotations, Finalizers: []string{finalizer}}
 	pv.Spec.ClaimRef, pv.Status = nil, corev1.PersistentVolumeStatus{}
 	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	_, err := h.w.Client().CoreV1().PersistentVolumes().Create(h.w.Ctx, pv, metav1.CreateOptions{})
-	h.w.Must(err)
-	h.w.claim("used-again", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
-	h.w.Bound("used-again")
+	createIn(h.w, h.w.pvs(), pv)
+	h.w.bound("used-again", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = was.Name })
 	h.w.Eventually("its directory is put back", func() bool {
 		_, err := os.Stat(filepath.Join(cluster.PathOf(was), "data"))
 		return err == nil
@@ -180,9 +185,7 @@ func TestArchivedComesBack(t *testing.T) {
 	h.cutShort(half, "archive", false)
 	h.run()
 	for _, pv := range []*corev1.PersistentVolume{one, half} {
-		if _, err := w.WaitEvent(w.Soon(), pv, "VolumePutBack"); err != nil {
-			t.Error(err)
-		}
+		w.event(pv, "VolumePutBack")
 	}
 	h.wantTree(pool.Of(one.Name, half.Name)...)
 	h.wantData(cluster.PathOf(one), "one")
@@ -192,8 +195,7 @@ func TestArchivedComesBack(t *testing.T) {
 	}
 	var all []string
 	for _, pv := range []*corev1.PersistentVolume{one, half} {
-		w.DeleteClaim(pv.Spec.ClaimRef.Name)
-		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+		w.Removes(pv.Spec.ClaimRef.Name, pv.Name)
 		all = append(all, "ours/archive/"+pv.Name, "ours/archive/"+pv.Name+".json")
 	}
 	h.wantTree(all...)
@@ -218,9 +220,7 @@ func TestDirectoryOfAnotherPattern(t *testing.T) {
 	h.wantTree(pool.Of(pv)...)
 	h.stop()
 	door.instead(func(http.ResponseWriter, *http.Request) bool { return false })
-	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(string(text) + "directory = \"{{.Claim}}-{{.PV}}\"\n"))
+	w.Must(h.Configure(h.config() + "directory = \"{{.Claim}}-{{.PV}}\"\n"))
 	h.run()
 	if got, want := cluster.PathOf(w.Bound("made")), filepath.Join(h.mount, pv); got != want {
 		t.Errorf("the volume is %s, want %s", got, want)

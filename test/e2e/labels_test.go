@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -28,17 +27,15 @@ func TestLabelsLost(t *testing.T) {
 	relabel(theirs, `"another"`)
 	relabel(released, "null")
 	w.DeleteClaim("released")
-	_, err := w.WaitVolumePhase(w.Soon(), released.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(released.Name, corev1.VolumeReleased)
 	w.retain(kept.Name)
 	w.DeleteClaim("kept")
-	w.deleteVolume(kept.Name)
-	w.Must(w.WaitVolumeGone(w.Soon(), kept.Name))
+	w.removesVolume(kept.Name)
 	kept.Labels = nil
 	h.useAgain(kept, class)
 	w.Must(h.Signal(syscall.SIGHUP))
 	for _, pv := range []*corev1.PersistentVolume{stripped, theirs, released, kept} {
-		w.refusedVolume(w.Volume(pv.Name), "LabelsMissing")
+		w.event(w.Volume(pv.Name), "LabelsMissing")
 	}
 	out, warned := h.Call("volumes")
 	for pv, state := range map[*corev1.PersistentVolume]string{
@@ -69,12 +66,11 @@ func TestProvisionerLost(t *testing.T) {
 	}
 	bound, failed := h.made("bound", class), h.made("failed", class)
 	annotate(bound, "null")
-	w.refusedVolume(w.Volume(bound.Name), "LabelsMissing")
+	w.event(w.Volume(bound.Name), "LabelsMissing")
 	annotate(failed, "null")
 	w.DeleteClaim("failed")
-	_, err := w.WaitVolumePhase(w.Soon(), failed.Name, corev1.VolumeFailed)
-	w.Must(err)
-	w.refusedVolume(w.Volume(failed.Name), "LabelsMissing")
+	w.Phase(failed.Name, corev1.VolumeFailed)
+	w.event(w.Volume(failed.Name), "LabelsMissing")
 	for _, pv := range []*corev1.PersistentVolume{bound, failed} {
 		annotate(pv, fmt.Sprintf("%q", w.Provisioner))
 	}
@@ -92,13 +88,10 @@ func TestNodeRelabelled(t *testing.T) {
 	class := w.Class("c", immediate)
 	pv := h.made("before", class)
 	relabel := func(hostname string) {
-		_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, h.node, types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"kubernetes.io/hostname":"`+hostname+`"}}}`),
-			metav1.PatchOptions{})
-		w.Must(err)
+		patchIn(w, w.nodes(), h.node, `{"metadata":{"labels":{"kubernetes.io/hostname":"`+hostname+`"}}}`)
 	}
 	relabel("renamed-" + h.node)
-	w.refusedVolume(w.Volume(pv.Name), "NodeRelabelled")
+	w.event(w.Volume(pv.Name), "NodeRelabelled")
 	w.Confine(h.Daemon) // where the policies list hostnames, this one, too
 	later := h.made("later", class)
 	term := later.Spec.NodeAffinity.Required.NodeSelectorTerms[0]

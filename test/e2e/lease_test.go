@@ -44,8 +44,7 @@ func (w *environment) behindDoor(n *host) *door {
 func (h *host) through(address string, authority []byte) {
 	h.w.Helper()
 	file := h.Path("kubeconfig")
-	kubeconfig, err := clientcmd.LoadFromFile(file)
-	h.w.Must(err)
+	kubeconfig := need(clientcmd.LoadFromFile(file))(h.w)
 	for _, c := range kubeconfig.Clusters {
 		c.Server, c.CertificateAuthorityData = address, authority
 	}
@@ -81,7 +80,7 @@ func (d *door) next(do func() bool) {
 // handOver gives the pool's lease to a holder, in a new term.
 func (w *environment) handOver(holder string) {
 	w.Helper()
-	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases := w.leases()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the daemon renews it meanwhile
 		now, err := leases.Get(w.Ctx, "fast."+w.Provisioner, metav1.GetOptions{})
 		if err != nil {
@@ -108,8 +107,7 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 	class := w.Class("c", immediate)
 	for name, inTrash := range map[string]bool{"before": false, "after": true} {
 		w.holder([]*node{n}, anyNode)
-		w.claim(name, class, "1Mi")
-		pv := w.Bound(name)
+		pv := w.bound(name, class, "1Mi")
 		w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
 		lost := make(chan struct{})
 		door.next(func() bool {
@@ -153,10 +151,9 @@ func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 // volume, and removes it when the claim is gone. In the middle of that the first one wakes and goes
 // on: it takes nothing out of the trash.
 func TestSharedPausedBeforeMaking(t *testing.T) {
-	t.Parallel()
 	// Alone: for a claim of another test the daemon may count the nodes, too, and it does that once
 	// a minute.
-	w := &environment{fixture.New(t, fixture.OwnPlane(t), "e2e-")}
+	w := ownEnvironment(t)
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
 	late, other := nodes[0], nodes[1]
 	ends := make(chan struct{})

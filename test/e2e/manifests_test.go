@@ -37,8 +37,7 @@ func (w *environment) kubectl(line string) {
 // otherwise.
 func TestManifestsApply(t *testing.T) {
 	w := newEnvironment(t)
-	version, err := w.Client().Discovery().ServerVersion()
-	w.Must(err)
+	version := need(w.Client().Discovery().ServerVersion())(w)
 	namespace := w.Namespace + "-manifests" // as one that kubectl made before
 	w.kubectl("kubectl create --save-config namespace " + namespace)
 	t.Cleanup(func() { w.kubectl("kubectl delete --wait=false namespace " + namespace) })

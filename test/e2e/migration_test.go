@@ -128,17 +128,10 @@ func (r recipe) site(w *environment, node string) *place {
 	}
 	kubeconfig := filepath.Join(hosttest.Dir(w), "kubeconfig")
 	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
-	var err error
-	p.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(w), Config: fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n%s",
-		w.Provisioner, p.node, kubeconfig, paths.Replace(r.toml))})
-	w.Must(err)
-	w.Cleanup(func() {
-		if w.Failed() {
-			w.Logf("the daemon's log:\n%s", p.Log())
-		}
-	})
-	admin, err := clientcmd.LoadFromFile(w.Kubeconfig())
-	w.Must(err)
+	config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n%s",
+		w.Provisioner, p.node, kubeconfig, paths.Replace(r.toml))
+	p.Daemon = w.Unprepared(p.node, rig.Options{Dir: hosttest.Dir(w), Config: config})
+	admin := need(clientcmd.LoadFromFile(w.Kubeconfig()))(w)
 	admin.Contexts[admin.CurrentContext].Namespace = w.Namespace
 	p.kubeconfig = filepath.Join(hosttest.Dir(w), "admin")
 	w.Must(clientcmd.WriteToFile(*admin, p.kubeconfig))
@@ -153,8 +146,7 @@ func (p *place) copySamples(paths *strings.Replacer) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		text, err := os.ReadFile(file)
-		p.w.Must(err)
+		text := need(os.ReadFile(file))(p.w)
 		return os.WriteFile(file, []byte(paths.Replace(string(text))), 0o600)
 	}))
 }
@@ -189,8 +181,7 @@ func (p *place) settle() {
 	p.w.Helper()
 	pods := p.w.Client().CoreV1().Pods("")
 	p.w.Eventually("the pods that were stopped are gone", func() bool {
-		all, err := pods.List(p.w.Ctx, metav1.ListOptions{})
-		p.w.Must(err)
+		all := listIn(p.w, pods)
 		done := true
 		for _, pod := range all.Items {
 			if pod.DeletionTimestamp != nil {
@@ -207,8 +198,7 @@ func (p *place) programs(there bool) {
 	p.w.Helper()
 	p.w.Eventually(fmt.Sprintf("the old program has pods: %t", there), func() bool {
 		p.settle()
-		all, err := p.w.Client().CoreV1().Pods("").List(p.w.Ctx, metav1.ListOptions{})
-		p.w.Must(err)
+		all := listIn(p.w, p.w.Client().CoreV1().Pods(""))
 		for _, pod := range all.Items {
 			if pod.Namespace != p.w.Namespace {
 				return there
@@ -257,8 +247,7 @@ func (p *place) follow(block string) (said string) {
 // sample reads the object in a sample file.
 func sample[T any](p *place, file string) *T {
 	p.w.Helper()
-	text, err := os.ReadFile(filepath.Join(p.dir, file))
-	p.w.Must(err)
+	text := need(os.ReadFile(filepath.Join(p.dir, file)))(p.w)
 	object := new(T)
 	p.w.Must(yaml.UnmarshalStrict(text, object))
 	return object
@@ -269,8 +258,7 @@ func (p *place) asUpstream() *storagev1.StorageClass {
 	p.w.Helper()
 	class := new(storagev1.StorageClass)
 	p.w.Must(yaml.UnmarshalStrict([]byte(p.class), class))
-	theirs, err := p.w.Client().StorageV1().StorageClasses().Get(p.w.Ctx, class.Name, metav1.GetOptions{})
-	p.w.Must(err)
+	theirs := getIn(p.w, p.w.classes(), class.Name)
 	mode := immediate
 	if class.VolumeBindingMode != nil {
 		mode = *class.VolumeBindingMode
@@ -353,8 +341,7 @@ func (p *place) works(old peer, class *storagev1.StorageClass, kept ...string) {
 	ours := old.directory(fresh.Name, w.Namespace, claim.Name)
 	p.wantTree(append([]string{ours, "ours/volumes/" + fresh.Name + ".json"}, kept...)...)
 	pod := sample[corev1.Pod](p, p.samples.pod).Name
-	_, err := cluster.WaitFor(w.Soon(), w.Client().CoreV1().Pods(w.Namespace), pod, func(o *corev1.Pod) bool { return o.Spec.NodeName == p.node })
-	w.Must(err)
+	need(cluster.WaitFor(w.Soon(), w.pods(), pod, func(o *corev1.Pod) bool { return o.Spec.NodeName == p.node }))(w)
 	// The last lines of their documents: pod and claim are deleted, and the directory goes.
 	p.shell("kubectl delete -f " + p.samples.pod + " -f " + p.claim)
 	w.Must(w.WaitVolumeGone(w.Soon(), fresh.Name))

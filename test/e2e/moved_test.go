@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -28,10 +26,7 @@ func TestPoolMoved(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	waits := w.claim("new", class, "1Mi", annotate(provisionOnNode, h.node))
-	message := w.refused(waits, "PoolClosed")
-	if !strings.Contains(message, h.mount) {
-		t.Errorf("%s", message)
-	}
+	w.refused(waits, "PoolClosed", h.mount)
 	other.wantTree(pool.Of(data.Name, going.Name)...)
 	other.Kill()
 	h.run()
@@ -48,15 +43,12 @@ func TestHalfThePoolMoved(t *testing.T) {
 	left, again := h.made("left", class), h.made("again", class)
 	h.Kill()
 	other := w.hostAt(hosttest.PoolMount(w, h.image), "a")
-	w.deleteVolume(again.Name)
-	w.force(again.Name)
+	w.forceOff(again.Name)
 	again.ResourceVersion, again.UID = "", ""
 	again.Spec.Local.Path = filepath.Join(other.mount, again.Name)
-	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, again, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.pvs(), again)
 	other.run()
-	told, err := w.WaitEvent(w.Soon(), w.Volume(left.Name), "PathMismatch")
-	w.Must(err)
+	told := w.event(w.Volume(left.Name), "PathMismatch")
 	if !strings.Contains(told.Message, other.mount) || !strings.Contains(told.Message, h.mount) {
 		t.Errorf("%s", told.Message)
 	}

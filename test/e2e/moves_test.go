@@ -30,18 +30,12 @@ func TestNodesSwapped(t *testing.T) {
 	a.plugs(b.image)
 	b.plugs(a.image)
 	for _, h := range []*host{a, b} {
-		if out, code := h.Call("status"); code == 0 || !strings.Contains(out, "closed: OtherNode") {
-			t.Errorf("exit code %d\n%s", code, out)
-		}
+		h.call("status").fails("closed: OtherNode")
 	}
 	for h, former := range map[*host]*host{a: b, b: a} {
 		args := []string{"import", "fast", "--from-node", former.node}
-		if out, code := h.Call(args...); code != 1 || !strings.Contains(out, "is there and Ready") {
-			t.Errorf("exit code %d\n%s", code, out)
-		}
-		if out, code := h.Call(append(args, "--force="+former.node)...); code != 0 {
-			t.Errorf("exit code %d\n%s", code, out)
-		}
+		h.call(args...).ends(1, "is there and Ready")
+		h.call(append(args, "--force="+former.node)...).ends(0)
 	}
 	a.follows("of-b")
 	b.follows("of-a")
@@ -56,24 +50,19 @@ func TestNodeJoinsAgain(t *testing.T) {
 	class := w.Class("c", immediate)
 	h := w.newHost("a").run()
 	data, going := h.writes("data", class), h.writes("going", class)
-	nodes := w.Client().CoreV1().Nodes()
-	node, err := nodes.Get(w.Ctx, h.node, metav1.GetOptions{})
-	w.Must(err)
+	nodes := w.nodes()
+	node := getIn(w, nodes, h.node)
 	w.Must(nodes.Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
 	waits := w.claim("waits", class, "1Mi", annotate(provisionOnNode, h.node))
 	node.UID, node.ResourceVersion = "", ""
-	status, err := json.Marshal(map[string]any{"status": node.Status})
-	w.Must(err)
-	_, err = nodes.Create(w.Ctx, node, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = nodes.Patch(w.Ctx, h.node, types.MergePatchType, status, metav1.PatchOptions{}, "status")
-	w.Must(err)
+	status := need(json.Marshal(map[string]any{"status": node.Status}))(w)
+	createIn(w, nodes, node)
+	need(nodes.Patch(w.Ctx, h.node, types.MergePatchType, status, metav1.PatchOptions{}, "status"))(w)
 	w.made(waits)
 	if now := h.follows("data"); now.UID != data.UID {
 		t.Errorf("the volume is %+v", now.ObjectMeta)
 	}
-	w.DeleteClaim("going")
-	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
+	w.Removes("going", going.Name)
 }
 
 // The pool's filesystem is copied to a larger disk, by the page's commands, and mounted in its
@@ -97,8 +86,7 @@ func TestLargerDisk(t *testing.T) {
 		t.Errorf("the volume is %+v", now.ObjectMeta)
 	}
 	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(w.Bound("large")), "data"), nil, 0o600))
-	w.DeleteClaim("going")
-	w.Must(w.WaitVolumeGone(w.Soon(), going.Name))
+	w.Removes("going", going.Name)
 	if phase := w.Bound("data").Status.Phase; phase != corev1.VolumeBound {
 		t.Errorf("the volume is %s", phase)
 	}
@@ -111,22 +99,17 @@ func TestPoolRenamed(t *testing.T) {
 	h := w.newHost("a").run()
 	before := h.writes("data", w.Class("c", immediate))
 	h.Kill()
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(strings.ReplaceAll(string(config), "[pool.fast]", "[pool.second]")))
+	w.Must(h.Configure(strings.ReplaceAll(h.config(), "[pool.fast]", "[pool.second]")))
 	h.run()
 	for _, args := range [][]string{
 		{"prepare", "second", "--from-node", h.node, "--from-pool", "fast"},
 		{"import", "second", "--from-node", h.node},
 	} {
-		if out, code := h.Call(args...); code != 0 {
-			t.Fatalf("%q: exit code %d\n%s", args, code, out)
-		}
+		h.call(args...).ends(0)
 	}
 	now := h.follows("data")
 	if now.UID == before.UID || now.Labels["hostpath-provisioner/pool"] != "second" {
 		t.Errorf("the volume is %+v", now.ObjectMeta)
 	}
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
+	w.Removes("data", before.Name)
 }

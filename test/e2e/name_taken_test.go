@@ -1,13 +1,8 @@
 package e2e
 
 import (
-	"fmt"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A volume of the name that a claim's would get, which a stranger made, is named on the claim. When
@@ -16,23 +11,12 @@ func TestNameTaken(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	claim := w.claim("data", w.Class("c", wait), "8Mi")
-	volumes := w.Client().CoreV1().PersistentVolumes()
-	stranger, err := volumes.Create(w.Ctx, &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pvc-%s", claim.UID)},
-		Spec: corev1.PersistentVolumeSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: "other",
-			Capacity:         corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				HostPath: &corev1.HostPathVolumeSource{Path: "/other"},
-			},
-		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	stranger := w.handMade("pvc-"+string(claim.UID), "other", "")
+	stranger.Spec.ClaimRef = nil
+	createIn(w, w.pvs(), stranger)
 	w.pod("user", []string{h.node}, "data")
-	_, err = w.WaitEvent(w.Soon(), claim, "VolumeNameTaken")
-	w.Must(err)
-	w.Must(volumes.Delete(w.Ctx, stranger.Name, metav1.DeleteOptions{}))
+	w.event(claim, "VolumeNameTaken")
+	w.deleteVolume(stranger.Name)
 	gone := time.Now()
 	w.Must(w.WaitVolumeGone(w.Soon(), stranger.Name))
 	w.Bound("data")

@@ -17,14 +17,7 @@ import (
 func (h *host) twin(config string) *host {
 	h.w.Helper()
 	t := &host{w: h.w, node: h.node, image: h.image, mount: h.mount}
-	var err error
-	t.Daemon, err = rig.New(rig.Options{Dir: hosttest.Dir(h.w), Config: config})
-	h.w.Must(err)
-	h.w.Cleanup(func() {
-		if h.w.Failed() {
-			h.w.Logf("the log of the second daemon:\n%s", t.Log())
-		}
-	})
+	t.Daemon = h.w.Unprepared("the same node", rig.Options{Dir: hosttest.Dir(h.w), Config: config})
 	return t
 }
 
@@ -37,9 +30,8 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	class := w.Class("c", immediate)
 	one := h.made("one", class)
 
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	second := h.twin(string(config)).run()
+	config := h.config()
+	second := h.twin(config).run()
 	held := fmt.Sprintf("another daemon (pid %d, state directory %s) uses this pool", h.PID(), h.Path("state"))
 	w.Must(second.WaitStatus(w.Soon(), held))
 	if status := h.Status(); !strings.Contains(status, "1 of 1 pool open") {
@@ -51,8 +43,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	if log := second.Log(); strings.Contains(log, "reason=ProvisioningSucceeded") {
 		t.Errorf("the second daemon provisioned:\n%s", log)
 	}
-	w.DeleteClaim("one")
-	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
+	w.Removes("one", one.Name)
 	if _, err := os.Stat(second.Path("state", "pools", "fast.json")); !os.IsNotExist(err) {
 		t.Errorf("the second daemon remembers a pool that it never had: %v", err)
 	}
@@ -64,7 +55,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	// And back, with a reload that gives the pool up.
 	w.Must(h.Start())
 	w.Must(h.WaitStatus(w.Soon(), fmt.Sprintf("another daemon (pid %d, ", second.PID())))
-	w.Must(second.Configure(strings.Replace(string(config), h.mount, filepath.Join(filepath.Dir(h.mount), "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1)))
+	w.Must(second.Configure(strings.Replace(config, h.mount, filepath.Join(filepath.Dir(h.mount), "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1)))
 	w.Must(second.Signal(syscall.SIGHUP))
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	w.Must(second.WaitStatus(w.Soon(), "pool fast is closed"))
@@ -76,12 +67,11 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 func TestSecondDaemonByAnotherPath(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
+	config := h.config()
 	door := hosttestDir(t, "door")
 	hosttest.SetImmutable(t, door, true)
 	hosttest.Mount(t, "--bind", h.mount, door)
-	second := h.twin(strings.Replace(string(config), h.mount, door, 1)).run()
+	second := h.twin(strings.Replace(config, h.mount, door, 1)).run()
 	w.Must(second.WaitStatus(w.Soon(), fmt.Sprintf("another daemon (pid %d, state directory %s)", h.PID(), h.Path("state"))))
 	h.made("data", w.Class("c", immediate))
 }

@@ -39,33 +39,24 @@ func TestSharedOnNetworkFilesystem(t *testing.T) {
 	w := newEnvironment(t)
 	mount, fs := onFUSE(t, false)
 	nodes := w.newNodes(mount, []string{"a", "b"})
-	for _, n := range nodes {
-		n.run()
-	}
+	runAll(nodes)
 	class := w.Class("c", immediate)
-	w.claim("one", class, "1Mi", mode(corev1.ReadWriteMany))
-	one := w.Bound("one")
+	one := w.bound("one", class, "1Mi", mode(corev1.ReadWriteMany))
 	first := w.holder(nodes, anyNode)
 	first.unmount()
-	w.claim("two", class, "1Mi")
-	two := w.Bound("two")
+	two := w.bound("two", class, "1Mi")
 	second := w.holder(nodes, but(first))
-	w.DeleteClaim("one")
-	w.Must(w.WaitVolumeGone(w.Soon(), one.Name))
+	w.Removes("one", one.Name)
 	second.wantTree(pool.Of(two.Name)...)
 
 	limited := w.claim("limited", w.Class("q", immediate, fixture.Parameters("cephFSQuota", "true")), "1Mi")
-	if got := w.refused(limited, "QuotaUnsupported"); !strings.Contains(got, "ceph.quota.max_bytes") {
-		t.Errorf("message %q", got)
-	}
+	w.refused(limited, "QuotaUnsupported", "ceph.quota.max_bytes")
 	w.DeleteClaim("limited")
 	second.wantTree(pool.Of(two.Name)...)
 
 	fs.Fail(unix.EACCES, hungfs.Mkdir)
 	squashed := w.claim("squashed", class, "1Mi")
-	if got := w.refused(squashed, "ProvisioningFailed"); !strings.Contains(got, "root_squash") {
-		t.Errorf("message %q", got)
-	}
+	w.refused(squashed, "ProvisioningFailed", "root_squash")
 	fs.Fail(0, hungfs.Mkdir)
 	three := w.Bound("squashed")
 
@@ -123,8 +114,7 @@ func TestSharedNotImmutable(t *testing.T) {
 		n.run()
 	}
 	w.Must(nodes[0].WaitStatus(w.Soon(), "immutable"))
-	w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
+	w.bound("data", w.Class("c", immediate), "1Mi")
 	w.holder(nodes, func(n *node) bool { return n == nodes[1] })
 }
 
@@ -146,18 +136,14 @@ func TestSharedExample(t *testing.T) {
 	nodes := w.newNodes(mount, []string{"a", "b", "c"})
 	_, pool, _ := strings.Cut(block("toml"), "[pool.shared]")
 	for _, n := range nodes {
-		config, err := os.ReadFile(n.Path("etc", "config.toml"))
-		w.Must(err)
-		head, _, _ := strings.Cut(string(config), "[pool.fast]")
+		head, _, _ := strings.Cut(n.config(), "[pool.fast]")
 		w.Must(n.Configure(head + "[pool.shared]" + strings.NewReplacer(`"/srv/shared"`, `"`+mount+`"`, `"nfs4"`, `"ext4"`, "device = ", "#device = ").Replace(pool)))
 		n.do("rm", "-rf", filepath.Join(mount, ".hostpath-provisioner"))
 	}
 	for _, n := range nodes {
 		w.Must(os.RemoveAll(n.Path("state")))
 		w.Must(os.Mkdir(n.Path("state"), 0o700))
-		if out, code := n.Call("prepare", "shared"); code != 0 {
-			t.Fatal(out)
-		}
+		n.call("prepare", "shared").ends(0)
 		n.run()
 	}
 	objects := strings.NewReplacer("provisioner: hostpath-provisioner", "provisioner: "+w.Provisioner, "\nmetadata:\n", "\nmetadata:\n  namespace: "+w.Namespace+"\n",

@@ -1,16 +1,13 @@
 package e2e
 
 import (
-	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // node is a host with a mount namespace of its own, so that what is mounted or not on one node says
@@ -27,13 +24,9 @@ func (w *environment) newNodes(mount string, names []string, extra ...string) []
 	w.Helper()
 	var all []*node
 	for _, name := range names {
-		n := &node{namespace: newNamespace(w.T), host: &host{w: w, node: w.Namespace + "-" + name, mount: mount}}
-		dir := hosttest.Dir(w)
-		kubeconfig := filepath.Join(dir, "kubeconfig")
-		w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
-		config := fmt.Sprintf("provisioner = %q\nnode = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = %q\nscope = \"shared\"\n%s\n",
-			w.Provisioner, n.node, kubeconfig, mount, strings.Join(extra, "\n"))
-		n.Daemon = w.Daemon(n.node, "fast", rig.Options{Dir: dir, Config: config, Wrap: n.namespace.Enter()})
+		n := &node{namespace: newNamespace(w.T)}
+		shared := append([]string{`scope = "shared"`}, extra...)
+		n.host = w.hostIn(n.namespace.Enter(), mount, name, shared...)
 		w.Must(w.AddNode(w.Ctx, n.node, map[string]string{corev1.LabelHostname: "host-of-" + n.node}))
 		all = append(all, n)
 	}
@@ -59,7 +52,6 @@ func (n *node) unmount() { n.w.Helper(); n.w.Unmounts(n.node, n.namespace, n.mou
 
 func (n *node) remount() {
 	n.w.Helper()
-	out, err := exec.Command("findmnt", "--noheadings", "--output", "SOURCE", n.mount).Output()
-	n.w.Must(err)
+	out := need(exec.Command("findmnt", "--noheadings", "--output", "SOURCE", n.mount).Output())(n.w)
 	n.do("mount", strings.TrimSpace(string(out)), n.mount)
 }

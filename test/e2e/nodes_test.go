@@ -26,8 +26,7 @@ func TestImmediateGoesToTheRoomierNode(t *testing.T) {
 	class := w.Class("c", immediate)
 	for i := range 10 {
 		name := fmt.Sprint("data-", i)
-		w.claim(name, class, "1Mi")
-		pv := w.Bound(name)
+		pv := w.bound(name, class, "1Mi")
 		if got := pv.Labels["hostpath-provisioner/node"]; got != large.node {
 			t.Errorf("claim %s went to %s, want %s", name, got, large.node)
 		}
@@ -44,8 +43,7 @@ func TestProvisionOnNode(t *testing.T) {
 		claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, b.node))
 		w.Bound(name)
 		b.wantTree(pool.Of("pvc-" + string(claim.UID))...)
-		w.DeleteClaim(name)
-		w.Must(w.WaitVolumeGone(w.Soon(), "pvc-"+string(claim.UID)))
+		w.Removes(name, "pvc-"+string(claim.UID))
 		b.wantTree()
 	}
 	a.wantTree()
@@ -64,8 +62,7 @@ func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 	w.refused(claim, "PoolClosed")
 	w.pod("user", []string{a.node, b.node}, "data")
 	// The scheduler may choose a again, and waits longer after each time.
-	bound, err := w.WaitClaimBound(w.unhurried(), w.Namespace, "data")
-	w.Must(err)
+	bound := need(w.WaitClaimBound(w.unhurried(), w.Namespace, "data"))(w)
 	pv := w.Volume(bound.Spec.VolumeName)
 	if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
 		t.Errorf("the volume is on %s, want %s", got, b.node)
@@ -93,8 +90,7 @@ func TestRestartChangesNothing(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate))
-	h.Kill()
-	h.run()
+	h.again()
 	if took, code, err := h.Stop(w.Soon()); err != nil || code != 0 {
 		t.Errorf("stopping took %s, exit code %d, %v", took, code, err)
 	}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -19,9 +18,7 @@ import (
 func (h *host) reported(id string) {
 	h.w.Helper()
 	patch := fmt.Sprintf(`{"status":{"nodeInfo":{"bootID":%q}}}`, id)
-	_, err := h.w.Client().CoreV1().Nodes().Patch(h.w.Ctx, h.node, types.MergePatchType,
-		[]byte(patch), metav1.PatchOptions{}, "status")
-	h.w.Must(err)
+	patchIn(h.w, h.w.nodes(), h.node, patch, "status")
 }
 
 // A host that has another one's name works in no pool, though its disk is new and its credential is
@@ -30,8 +27,7 @@ func (h *host) reported(id string) {
 func TestNodeOfOtherHost(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	w.Must(err)
+	boot := need(os.ReadFile("/proc/sys/kernel/random/boot_id"))(w)
 	report := h.reported
 	report("11111111-2222-3333-4444-555555555555")
 	h.run()
@@ -46,8 +42,7 @@ func TestNodeOfOtherHost(t *testing.T) {
 	report("11111111-2222-3333-4444-555555555555")
 	w.Must(h.WaitStatus(w.Soon(), "pool fast is closed"))
 	w.DeleteClaim("data")
-	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	h.wantTree(pool.Of(pv.Name)...)
 	report(strings.TrimSpace(string(boot)))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
@@ -60,22 +55,21 @@ func TestTwoHostsOfOneName(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
 	h.reported("")
-	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases := w.leases()
 	name := "hostpath-provisioner-node." + h.node
 	other := h.node + "_0badcafe"
 	taken := func() {
-		_, err := leases.Create(w.Ctx, &coordinationv1.Lease{
+		createIn(w, leases, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &other},
-		}, metav1.CreateOptions{})
-		w.Must(err)
+		})
 	}
 	free := func() { w.Must(leases.Delete(w.Ctx, name, metav1.DeleteOptions{})) }
 	taken()
 	const asked = "volume.kubernetes.io/storage-provisioner"
 	claim := w.claim("data", w.Class("c", immediate), "8Mi", annotate(provisionOnNode, h.node))
 	w.Eventually("the claim waits for its provisioner", func() bool { // before the daemon runs
-		c, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, claim.Name,
+		c, err := w.pvcs().Get(w.Ctx, claim.Name,
 			metav1.GetOptions{})
 		return err == nil && c.Annotations[asked] != ""
 	})
@@ -95,8 +89,7 @@ func TestTwoHostsOfOneName(t *testing.T) {
 	taken()
 	w.Must(h.WaitStatus(w.unhurried(), "pool fast is closed")) // it renews its lease twice a minute
 	w.DeleteClaim("data")
-	_, err := w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	h.wantTree(pool.Of(pv.Name)...)
 	free()
 	w.Must(w.WaitVolumeGone(w.unhurried(), pv.Name))

@@ -15,7 +15,7 @@ func TestOverviewForged(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
 	admin := w.killer().kubeconfig()
-	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases := w.leases()
 	name := "hostpath-provisioner-node." + h.node
 	w.kubectl(fmt.Sprintf(`kubectl create -f - <<END
 {"apiVersion":"coordination.k8s.io/v1","kind":"Lease",

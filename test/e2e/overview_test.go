@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -71,25 +70,21 @@ func TestOverview(t *testing.T) {
 	gone := hosts[len(hosts)-1]
 	gone.made("data", w.Class("c", immediate))
 	gone.Kill()
-	w.Must(w.Client().CoreV1().Nodes().Delete(w.Ctx, gone.node, metav1.DeleteOptions{}))
-	w.Must(w.Client().CoordinationV1().Leases("hostpath-provisioner").Delete(w.Ctx,
+	w.Must(w.nodes().Delete(w.Ctx, gone.node, metav1.DeleteOptions{}))
+	w.Must(w.leases().Delete(w.Ctx,
 		"hostpath-provisioner-node."+gone.node, metav1.DeleteOptions{}))
 	well.shows(admin, "nodes", "node "+gone.node+": the cluster has no Node of this name\n",
 		"kubectl hostpath forget-node "+gone.node+" --dry-run")
 
-	out, code := well.Call("nodes", "--kubeconfig", w.reader())
-	if code != 1 || !strings.Contains(out, "not seen: leases of the daemons: this user may not") {
-		t.Errorf("exit code %d:\n%s", code, out)
-	}
+	well.call("nodes", "--kubeconfig", w.reader()).ends(1, "not seen: leases of the daemons: this user may not")
 }
 
 // longAgo has a node's daemon, which stands still, tell of itself an hour earlier.
 func (w *environment) longAgo(node string) {
 	w.Helper()
-	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases := w.leases()
 	name := "hostpath-provisioner-node." + node
-	l, err := leases.Get(w.Ctx, name, metav1.GetOptions{})
-	w.Must(err)
+	l := getIn(w, leases, name)
 	key := "state.hostpath-provisioner/" + w.Provisioner
 	text := l.Annotations[key]
 	_, rest, found := strings.Cut(text, `{"time":"`)
@@ -97,8 +92,7 @@ func (w *environment) longAgo(node string) {
 	if !found || !whole {
 		w.Fatalf("no time in %q", text)
 	}
-	was, err := time.Parse(time.RFC3339, at)
-	w.Must(err)
+	was := need(time.Parse(time.RFC3339, at))(w)
 	text = `{"time":"` + was.Add(-time.Hour).Format(time.RFC3339) + `"` + rest
 	w.annotateLease(name, text)
 }
@@ -106,11 +100,10 @@ func (w *environment) longAgo(node string) {
 // annotateLease has the daemon of a lease tell a state.
 func (w *environment) annotateLease(name, state string) {
 	w.Helper()
-	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases := w.leases()
 	patch := `{"metadata":{"annotations":{"state.hostpath-provisioner/` + w.Provisioner + `":` +
 		strconv.Quote(state) + `}}}`
-	_, err := leases.Patch(w.Ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	w.Must(err)
+	patchIn(w, leases, name, patch)
 }
 
 func now() string { return time.Now().UTC().Format(time.RFC3339) }
@@ -132,16 +125,10 @@ func TestCordon(t *testing.T) {
 	call("cordon", "already cordoned")
 	w.refused(w.claim("data", class, "8Mi"), "PoolCordoned")
 	for _, command := range []string{"status", "check"} {
-		out, code := h.Call(command)
-		if code != 3 || !strings.Contains(out, "cordoned") ||
-			!strings.Contains(out, "hint: to have new volumes again") {
-			t.Errorf("%s: exit code %d\n%s", command, code, out)
-		}
+		h.call(command).ends(3, "cordoned", "hint: to have new volumes again")
 	}
-	w.DeleteClaim("before")
-	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
-	_, _, err := h.Stop(w.Soon())
-	w.Must(err)
+	w.Removes("before", before.Name)
+	h.stop()
 	h.run()
 	w.refused(w.claim("later", class, "8Mi"), "PoolCordoned")
 	call("uncordon", "uncordoned")

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -36,8 +35,7 @@ func TestSingleNodePage(t *testing.T) {
 	w := newEnvironment(t)
 	page := pages.Open(rig.Root())
 	text := func(language string) string {
-		blocks, err := page.Take("install.md", "One node, its own disk", language, 0)
-		w.Must(err)
+		blocks := need(page.Take("install.md", "One node, its own disk", language, 0))(w)
 		return blocks[0].Text
 	}
 	r := recipe{title: "single node", toml: text("toml"),
@@ -73,8 +71,7 @@ func TestSnapshotsPage(t *testing.T) {
 	h.writeAll(w.Bound("data"))
 	var claim corev1.PersistentVolumeClaim
 	w.Must(yaml.UnmarshalStrict([]byte(strings.Replace(blocks["yaml"][0], "storageClassName: fast", "storageClassName: "+class, 1)), &claim))
-	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, &claim, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.pvcs(), &claim)
 	h.wantClone(w.Bound("copy"))
 }
 
@@ -90,10 +87,8 @@ func TestNodesPage(t *testing.T) {
 			"storageClassName: waits", "storageClassName: "+w.Namespace+"-waits").Replace(docs[i])
 		w.Must(yaml.UnmarshalStrict([]byte(text), into))
 	}
-	_, err := w.Client().StorageV1().StorageClasses().Create(w.Ctx, &class, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, &claim, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.classes(), &class)
+	createIn(w, w.pvcs(), &claim)
 	pv := w.Bound("disk")
 	h.wantTree(pool.Of(pv.Name)...)
 	other.wantTree()

@@ -26,8 +26,7 @@ func TestPausedSnapshot(t *testing.T) {
 	s := w.snapshots()
 	root := w.kubeletRoot()
 	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `source = "csi"`, `snapshots = "paused"`).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
-	w.claim("data", w.Class("c", immediate), "10Mi")
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("c", immediate), "10Mi")
 	dir := h.writeAll(pv)
 
 	content := s.ask("early", pv, w.Provisioner, "Delete")
@@ -41,10 +40,8 @@ func TestPausedSnapshot(t *testing.T) {
 	pod := "u-" + w.Namespace
 	w.Must(node.Publish(w.Soon(), pod, asKubelet(pv)))
 	cgroup := hosttest.Cgroup(t, "hostpath-e2e-"+pod+"/kubepods.slice/kubepods-pod"+strings.ReplaceAll(pod, "-", "_")+".slice")
-	writer, err := process.Start(hosttest.InCgroup(t, cgroup, exec.Command("sh", "-c", "while :; do echo x > "+node.Target(pod, pv.Name)+"/busy; done")))
-	w.Must(err)
-	host, err := process.Start(exec.Command("sh", "-c", "while :; do echo x > "+dir+"/host"+"; done"))
-	w.Must(err)
+	writer := need(process.Start(hosttest.InCgroup(t, cgroup, exec.Command("sh", "-c", "while :; do echo x > "+node.Target(pod, pv.Name)+"/busy; done"))))(w)
+	host := need(process.Start(exec.Command("sh", "-c", "while :; do echo x > "+dir+"/host"+"; done")))(w)
 	t.Cleanup(func() { _ = host.Kill() })
 	s.refusedFor(pv, `"host": something that is not stopped writes to the volume`)
 	w.Must(host.Kill())

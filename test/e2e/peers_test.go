@@ -90,8 +90,7 @@ func peerNamed(system string) peer {
 // aliased puts aliases into the configuration of a host whose daemon does not run yet.
 func (h *host) aliased(names ...string) *host {
 	h.w.Helper()
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.Must(err)
+	config := h.config()
 	h.w.Must(h.Configure(fmt.Sprintf("aliases = [%s]\n%s", `"`+strings.Join(names, `", "`)+`"`, config)))
 	return h
 }
@@ -123,8 +122,7 @@ func (w *environment) classOf(name, provisioner string, mode storagev1.VolumeBin
 	for _, f := range change {
 		f(c)
 	}
-	_, err := w.Client().StorageV1().StorageClasses().Create(w.Ctx, c, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.classes(), c)
 	return name
 }
 
@@ -160,11 +158,8 @@ func (p peer) volume(h *host, name string, change ...func(*corev1.PersistentVolu
 func (p peer) publish(h *host, pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	w := h.w
 	w.Helper()
-	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
-	w.Must(err)
-	pv, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeBound)
-	w.Must(err)
-	return pv
+	createIn(w, w.pvs(), pv)
+	return w.Phase(pv.Name, corev1.VolumeBound)
 }
 
 func keepPolicy(pv *corev1.PersistentVolume) {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -24,9 +22,8 @@ import (
 func TestReload(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
-	good, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(string(good) + "modee = \"0700\"\n"))
+	good := h.config()
+	w.Must(h.Configure(good + "modee = \"0700\"\n"))
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitReady(w.Soon(), 2))
 	if status := h.Status(); !strings.Contains(status, "an older one is in force") {
@@ -43,15 +40,11 @@ func TestReload(t *testing.T) {
 	slow := filepath.Join(filepath.Dir(h.mount), "slow") // beside the other one: the daemon is confined to there
 	w.Must(h.Configure(fmt.Sprintf("%s\n[pool.slow]\npath = %q\nrequire_mount = false\n", good, slow)))
 	w.Must(os.Mkdir(slow, 0o700))
-	if out, code := h.Call("prepare", "slow"); code != 0 {
-		t.Fatal(out)
-	}
+	h.call("prepare", "slow").ends(0)
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Bound("new")
-	if _, err := os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))); err != nil {
-		t.Error(err)
-	}
-	h.refusesFarPool(string(good))
+	need(os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))))(w)
+	h.refusesFarPool(good)
 }
 
 // refusesFarPool reloads with a pool outside of what the daemon confined itself to: it goes on with
@@ -85,8 +78,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 	w.Must(h.WaitReady(w.Soon(), 1))
 	var want []string
-	list, err := w.claims()
-	w.Must(err)
+	list := need(w.claims())(w)
 	for _, name := range list {
 		want = append(want, pool.Of(w.Bound(name).Name)...)
 	}
@@ -97,10 +89,7 @@ func TestKilledUnderLoad(t *testing.T) {
 func TestSecondDaemonIsRefused(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
-	out, code := h.Call("run")
-	if code == 0 || !strings.Contains(out, fmt.Sprint(h.PID())) {
-		t.Errorf("exit code %d, want a failure that names process %d:\n%s", code, h.PID(), out)
-	}
+	h.call("run").fails(fmt.Sprint(h.PID()))
 	h.made("data", w.Class("c", immediate))
 }
 
@@ -109,9 +98,7 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 // alert.
 func TestStatusAndMetrics(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
+	h, address := w.served("a")
 	h.made("data", w.Class("c", immediate))
 	mend := "mends it with: hostpath-provisioner manifests --no-classes --provisioner " + w.Provisioner + " --namespace hostpath-provisioner | kubectl apply -f -"
 	w.Eventually("the missing right is logged", func() bool { return strings.Count(h.Log(), mend) == 1 })
@@ -154,11 +141,7 @@ func TestStatusAndMetrics(t *testing.T) {
 // says so in its status and its metrics, and goes on. This test has a control plane of its own to
 // kill.
 func TestAPIServerAway(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	own := fixture.OwnPlane(t)
-	w := &environment{&fixture.Environment{T: t, Cluster: own, Ctx: ctx, Namespace: "default", Provisioner: "away"}}
+	w := ownEnvironment(t)
 	h := w.newHost("a")
 	address := h.metrics()
 	up := func(want string) {
@@ -167,7 +150,7 @@ func TestAPIServerAway(t *testing.T) {
 			return strings.Contains(page(w, "http://"+address+"/metrics"), "\nhostpath_provisioner_api_up "+want+"\n")
 		})
 	}
-	w.Must(own.Kill())
+	w.Must(w.Kill())
 	w.Must(h.Start())
 	defer h.Kill()
 	w.Must(h.WaitStarted(w.Soon(), 1))
@@ -179,17 +162,17 @@ func TestAPIServerAway(t *testing.T) {
 	if got := page(w, "http://"+address+"/readyz"); !strings.Contains(got, "waiting for the API") {
 		t.Errorf("readyz without the API: %q", got)
 	}
-	w.Must(own.Restart(ctx))
+	w.Must(w.Restart(w.Ctx))
 	w.Must(h.WaitReady(w.Soon(), 1))
 	up("1")
 	class := w.Class("c", immediate)
 	first := h.made("first", class)
 	away := w.records("APIAway", address)
-	w.Must(own.Kill())
+	w.Must(w.Kill())
 	w.Must(h.WaitStatus(w.Soon(), "waiting for the API"))
 	up("0")
 	away.Fires()
-	w.Must(own.Restart(ctx))
+	w.Must(w.Restart(w.Ctx))
 	second := h.made("second", class)
 	away.Resolves()
 	if got := page(w, "http://"+address+"/readyz"); got != "ok\n" {
@@ -229,33 +212,24 @@ func TestBadStarts(t *testing.T) {
 // metrics has the daemon serve its metrics, and returns where.
 func (h *host) metrics() (address string) {
 	h.w.Helper()
-	address, err := rig.FreeAddress()
-	h.w.Must(err)
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.Must(err)
-	h.w.Must(h.Configure(strings.Replace(string(config), `metrics = ""`, fmt.Sprintf("metrics = %q", address), 1)))
+	address = need(rig.FreeAddress())(h.w)
+	h.edit(`metrics = ""`, fmt.Sprintf("metrics = %q", address))
 	return address
 }
 
 func page(w *environment, url string) string {
 	w.Helper()
-	response, err := http.Get(url)
-	w.Must(err)
+	response := need(http.Get(url))(w)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	w.Must(err)
-	return string(body)
+	return string(need(io.ReadAll(response.Body))(w))
 }
 
 // A typo in the configuration makes `systemctl reload` fail before the daemon is sent a signal, and
 // the next start end with 78. The running daemon says so by itself, and takes it back.
 func TestTypoIsToldWithoutASignal(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	h.run()
-	good, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
+	h, address := w.served("a")
+	good := h.config()
 	inForce := func(n int) {
 		t.Helper()
 		want := fmt.Sprintf("\nhostpath_provisioner_config_in_force %d\n", n)
@@ -263,28 +237,18 @@ func TestTypoIsToldWithoutASignal(t *testing.T) {
 	}
 	inForce(1)
 	recorded := w.records("ConfigNotInForce", address)
-	w.Must(h.Configure(string(good) + "moed = \"0700\"\n"))
-	if out, code := h.Call("check", "--config-only"); code != 2 {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	w.Must(h.Configure(good + "moed = \"0700\"\n"))
+	h.call("check", "--config-only").ends(2)
 	inForce(0)
 	recorded.Fires()
 	w.Must(h.WaitStatus(w.Soon(), "the configuration file has errors and an older one is in force"))
-	out, code := h.Call("status")
-	if code != 1 || !strings.Contains(out, "moed: unknown key") ||
-		!strings.Contains(out, "hint: run: hostpath-provisioner check --config-only") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
-	w.Must(h.Configure(string(good) + "mode = \"0711\"\n"))
+	h.call("status").ends(1, "moed: unknown key", "hint: run: hostpath-provisioner check --config-only")
+	w.Must(h.Configure(good + "mode = \"0711\"\n"))
 	w.Must(h.WaitStatus(w.Soon(), "an older one is in force: it was not reloaded"))
-	if out, _ := h.Call("check"); !strings.Contains(out, "host: warning ConfigurationNotInForce: ") {
-		t.Errorf("%s", out)
-	}
-	w.Must(h.Configure(string(good)))
+	h.call("check").says("host: warning ConfigurationNotInForce: ")
+	w.Must(h.Configure(good))
 	recorded.Resolves()
-	if out, code := h.Call("status"); code != 0 {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	h.call("status").ends(0)
 	if n := strings.Count(h.Log(), "reason=ConfigurationNotInForce"); n != 2 {
 		t.Errorf("logged %d times:\n%s", n, h.Log())
 	}

@@ -46,9 +46,7 @@ func (h *host) worksOn(address, kind, pv string) (files int) {
 			strings.Contains(metrics, fmt.Sprintf("\nhostpath_provisioner_work_files%s %d\n", of, files))
 	})
 	want := fmt.Sprintf("\npool fast: %s of %s: %d files", kind, pv, files)
-	if out, _ := h.Call("status"); !strings.Contains(out, want) {
-		h.w.Errorf("status has no %q:\n%s", want, out)
-	}
+	h.call("status").says(want)
 	return files
 }
 
@@ -76,11 +74,9 @@ func TestWorkUnderWay(t *testing.T) {
 			w.Must(os.WriteFile(filepath.Join(below, fmt.Sprint(i)), []byte("data"), 0o644))
 		}
 		// The copy waits at this file: a process has a lease on it.
-		held, err := os.OpenFile(filepath.Join(below, "50"), os.O_RDWR, 0)
-		w.Must(err)
+		held := need(os.OpenFile(filepath.Join(below, "50"), os.O_RDWR, 0))(w)
 		defer held.Close()
-		_, err = unix.FcntlInt(held.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
-		w.Must(err)
+		need(unix.FcntlInt(held.Fd(), unix.F_SETLEASE, unix.F_WRLCK))(w)
 		clone := w.claim("clone", class, "10Mi", from("data"))
 		if n := h.worksOn(address, "clone", "pvc-"+string(clone.UID)); n < 2 || n > 101 {
 			t.Errorf("%d files are copied, want 2 directories and up to 99 files", n)
@@ -95,8 +91,7 @@ func TestWorkUnderWay(t *testing.T) {
 		h := w.newNodes(mount, []string{"a"})[0].host
 		address := h.metrics()
 		h.run()
-		w.claim("data", w.Class("c", immediate), "1Mi")
-		pv := w.Bound("data")
+		pv := w.bound("data", w.Class("c", immediate), "1Mi")
 		for i := range 1100 {
 			w.Must(os.WriteFile(filepath.Join(mount, pv.Name, fmt.Sprint(i)), nil, 0o600))
 		}

@@ -59,8 +59,7 @@ func TestTenClaimsDoNotFit(t *testing.T) {
 	if len(bound) != 4 || !strings.Contains(told, "the claim requests 100Gi") || !strings.Contains(told, "and 400 GiB is promised to volumes") {
 		t.Errorf("bound are %v; the others were told %q", bound, told)
 	}
-	h.Kill()
-	h.run()
+	h.again()
 	w.Eventually("the records are counted", func() bool { return h.promised() == 400<<30 })
 	if more, told := w.settled(class, "100Gi", "later"); len(more) > 0 || !strings.Contains(told, "400 GiB is promised") {
 		t.Errorf("after a restart: %v, %q", more, told)
@@ -93,19 +92,14 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	}
 	h := w.hostAt(filepath.Join(mount, "one"), "a", pools("overcommit = 3")...)
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: h.node}))
-	if out, code := h.Call("prepare", "second"); code != 0 {
-		t.Fatal(out)
-	}
+	h.call("prepare", "second").ends(0)
 	h.run()
 	class := w.Class("c", immediate)
 	if bound, told := w.settled(class, "40Mi", numbered("data", 4)...); len(bound) != 4 {
 		t.Fatalf("promised three times: %v, %q", bound, told)
 	}
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(h.Configure(strings.Replace(string(config), "overcommit = 3", "", 1)))
-	h.Kill()
-	h.run()
+	h.edit("overcommit = 3", "")
+	h.again()
 	for _, name := range numbered("data", 4) {
 		w.Bound(name)
 	}
@@ -116,9 +110,7 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	if bound, told := w.settled(beside, "1Mi", "beside"); len(bound) > 0 || !strings.Contains(told, "160 MiB is promised") {
 		t.Errorf("on the same filesystem: %v, %q", bound, told)
 	}
-	for _, name := range numbered("data", 3) {
-		w.DeleteClaim(name)
-	}
+	w.DeleteClaim(numbered("data", 3)...)
 	w.Bound("new")
 	w.Bound("beside")
 }
@@ -131,28 +123,21 @@ func TestAllPromisedIsFull(t *testing.T) {
 	address := h.metrics()
 	h.run()
 	class := w.Class("c", immediate)
-	w.claim("first", class, "100Mi")
-	w.Bound("first")
+	w.bound("first", class, "100Mi")
 	metrics := func() string { return page(w, "http://"+address+"/metrics") }
 	w.Eventually("it is counted", func() bool { return h.promised() == 100<<20 })
 	for _, command := range []string{"check", "status"} {
-		if out, code := h.Call(command); code != 0 || !strings.Contains(out, " open ") {
-			t.Errorf("%s: exit code %d\n%s", command, code, out)
-		}
+		h.call(command).ends(0, " open ")
 	}
 	promised := w.records("PoolPromised", address)
 	free := h.pool().Free
-	w.claim("rest", class, fmt.Sprint(free-11<<10))
-	w.Bound("rest")
+	w.bound("rest", class, fmt.Sprint(free-11<<10))
 	w.Eventually("the status tells it", func() bool { return h.pool().Reason == "Promised" })
 	if now := h.pool(); now.Open || !now.Full || now.Free != 11<<10 || now.Used == 0 {
 		t.Errorf("%+v", now)
 	}
 	for _, command := range []string{"check", "status"} {
-		if out, code := h.Call(command); code != 3 || !strings.Contains(out, "full: Promised ") ||
-			!strings.Contains(out, " 11.0 KiB of ") || !strings.Contains(out, "hint: delete volumes") {
-			t.Errorf("%s: exit code %d\n%s", command, code, out)
-		}
+		h.call(command).ends(3, "full: Promised ", " 11.0 KiB of ", "hint: delete volumes")
 	}
 	w.Eventually("the metrics have it", func() bool {
 		now := metrics()
@@ -169,9 +154,7 @@ func TestAllPromisedIsFull(t *testing.T) {
 		return strings.Contains(metrics(), `pool_open{pool="fast"} 1`)
 	})
 	promised.Resolves()
-	if out, code := h.Call("check"); code != 0 {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	h.call("check").ends(0)
 	if log := h.Log(); !strings.Contains(log, "reason=Promised") || !strings.Contains(log, "pool fast: open, ") {
 		t.Errorf("the log:\n%s", log)
 	}

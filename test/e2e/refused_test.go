@@ -21,13 +21,12 @@ import (
 // returned function is called: each of them is refused with 500.
 func (w *environment) webhookDown(rule admissionv1.Rule, condition string) (up func()) {
 	w.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	w.Must(err)
+	l := need(net.Listen("tcp", "127.0.0.1:0"))(w)
 	url := "https://" + l.Addr().String() + "/validate"
 	w.Must(l.Close())
 	fail, none := admissionv1.Fail, admissionv1.SideEffectClassNone
 	hooks := w.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	made, err := hooks.Create(w.Ctx, &admissionv1.ValidatingWebhookConfiguration{
+	made := createIn(w, hooks, &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "down-"},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name: "policy-engine.example.test", FailurePolicy: &fail, SideEffects: &none,
@@ -36,8 +35,7 @@ func (w *environment) webhookDown(rule admissionv1.Rule, condition string) (up f
 			Rules:                   []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"*"}, Rule: rule}},
 			MatchConditions:         []admissionv1.MatchCondition{{Name: "ours", Expression: condition}},
 		}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	up = func() { w.Must(hooks.Delete(w.Ctx, made.Name, metav1.DeleteOptions{})) }
 	w.Cleanup(func() { _ = hooks.Delete(w.Ctx, made.Name, metav1.DeleteOptions{}) })
 	return up
@@ -93,8 +91,7 @@ func TestWebhookDown(t *testing.T) {
 	h := w.newHost("a").run()
 	class := w.Class("c", immediate, fixture.Expandable)
 	w.claim("grows", class, "1Mi")
-	w.claim("goes", class, "1Mi")
-	goes := w.Bound("goes")
+	goes := w.bound("goes", class, "1Mi")
 	w.Bound("grows")
 	up := w.webhookDown(ruleOf("", "v1", "persistentvolumes"),
 		`(object == null ? oldObject : object).metadata.annotations["pv.kubernetes.io/provisioned-by"] == "`+w.Provisioner+`"`)
@@ -103,7 +100,7 @@ func TestWebhookDown(t *testing.T) {
 	w.Must(w.Request("grows", "2Mi"))
 	w.DeleteClaim("goes")
 	w.toldOf(made, byWebhook)
-	growing, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, "grows",
+	growing, err := w.pvcs().Get(w.Ctx, "grows",
 		metav1.GetOptions{})
 	w.Must(err)
 	w.toldOf(growing, byWebhook)
@@ -150,8 +147,7 @@ func TestWebhookDownForLeases(t *testing.T) {
 func TestWebhookDownForEvents(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
-	other, err := w.NewNamespace(w.Ctx, "e2e-other")
-	w.Must(err)
+	other := need(w.NewNamespace(w.Ctx, "e2e-other"))(w)
 	up := w.webhookDown(ruleOf("", "v1", "events"), `request.namespace == "`+w.Namespace+`"`)
 	class := w.Class("c", immediate, fixture.Parameters("pool", "none"))
 	silent := w.claim("silent", class, "1Mi")
@@ -159,9 +155,7 @@ func TestWebhookDownForEvents(t *testing.T) {
 		objects, well := h.refuses()
 		return well && objects == "events of claim "+w.Namespace+"/silent; "
 	})
-	told, err := w.Client().CoreV1().PersistentVolumeClaims(other).Create(w.Ctx,
-		cluster.Claim(other, "told", class, "1Mi"), metav1.CreateOptions{})
-	w.Must(err)
+	told := createIn(w, w.Client().CoreV1().PersistentVolumeClaims(other), cluster.Claim(other, "told", class, "1Mi"))
 	w.refused(told, "UnknownPool")
 	if objects, well := h.refuses(); !well || objects != "events of claim "+w.Namespace+"/silent; " {
 		t.Errorf("the status has %q, and all is well: %t", objects, well)

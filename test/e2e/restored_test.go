@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -29,28 +28,21 @@ func TestComesBack(t *testing.T) {
 	w.Must(os.Remove(h.record(gone.Name)))
 	h.run()
 	for name, reason := range map[string]string{"back": "VolumePutBack", "emptied": "VolumeLost", "gone": "VolumeLost"} {
-		claim, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, name, metav1.GetOptions{})
-		w.Must(err)
-		event, err := w.WaitEvent(w.Soon(), claim, reason)
-		w.Must(err)
+		claim := getIn(w, w.pvcs(), name)
+		event := w.event(claim, reason)
 		if !strings.Contains(event.Message, w.Namespace+"/"+name) || (event.Type == corev1.EventTypeNormal) != (reason == "VolumePutBack") {
 			t.Errorf("%s: %s %q", name, event.Type, event.Message)
 		}
 		if strings.Contains(event.Message, "on other nodes before you restore it") != (name == "gone") {
 			t.Errorf("%s: %q", name, event.Message) // its record is gone, too: the data may be another node's
 		}
-		w.refusedVolume(w.Volume(claim.Spec.VolumeName), reason)
+		w.event(w.Volume(claim.Spec.VolumeName), reason)
 	}
-	if data, err := os.ReadFile(filepath.Join(cluster.PathOf(back), "data")); string(data) != "back" {
-		t.Errorf("what was put back has the data %q, %v", data, err)
-	}
+	h.wantData(cluster.PathOf(back), "back")
 	h.wantTree(append(pool.Of(back.Name, stays.Name), "ours/trash/"+emptied.Name+"~", "ours/volumes/"+emptied.Name+".json")...)
-	if data, err := os.ReadFile(filepath.Join(h.ours("trash"), emptied.Name+"~", "data")); string(data) != "emptied" {
-		t.Errorf("what was left has the data %q, %v", data, err)
-	}
+	h.wantData(filepath.Join(h.ours("trash"), emptied.Name+"~"), "emptied")
 	for _, pv := range []*corev1.PersistentVolume{back, emptied, gone} {
-		w.DeleteClaim(pv.Spec.ClaimRef.Name)
-		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+		w.Removes(pv.Spec.ClaimRef.Name, pv.Name)
 	}
 	h.wantTree(pool.Of(stays.Name)...)
 }

@@ -21,8 +21,7 @@ import (
 // noted is what the pool's record of a volume says.
 func (h *host) noted(pv string) (r record.Record) {
 	h.w.Helper()
-	text, err := os.ReadFile(h.record(pv))
-	h.w.Must(err)
+	text := need(os.ReadFile(h.record(pv)))(h.w)
 	h.w.Must(json.Unmarshal(text, &r))
 	return r
 }
@@ -38,7 +37,7 @@ func (h *host) awaitRetained(pv string) {
 func (w *environment) held(pv string, want bool) {
 	w.Helper()
 	w.Eventually(fmt.Sprintf("%s: our finalizer: %t", pv, want), func() bool {
-		now, err := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, pv, metav1.GetOptions{})
+		now, err := w.pvs().Get(w.Ctx, pv, metav1.GetOptions{})
 		return err == nil && slices.Contains(now.Finalizers, finalizer) == want
 	})
 }
@@ -54,14 +53,10 @@ func TestRetainNeedsNoDaemon(t *testing.T) {
 	w.held(pv.Name, false)
 	w.held(empty.Name, false)
 	h.Kill()
-	for _, claim := range []string{"data", "empty"} {
-		w.DeleteClaim(claim)
-	}
+	w.DeleteClaim("data", "empty")
 	for _, name := range []string{pv.Name, empty.Name} {
-		_, err := w.WaitVolumePhase(w.Soon(), name, corev1.VolumeReleased)
-		w.Must(err)
-		w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
-		w.Must(w.WaitVolumeGone(w.Soon(), name))
+		w.Phase(name, corev1.VolumeReleased)
+		w.removesVolume(name)
 	}
 	out, _ := h.Call("volumes")
 	if got := strings.Count(out, "retained"); got != 2 {
@@ -94,9 +89,8 @@ func TestRetainAndDelete(t *testing.T) {
 	})
 	// Each object before its claim.
 	for claim, pv := range map[string]string{"kept": kept.Name, "turned": turned.Name} {
-		w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, pv, metav1.DeleteOptions{}))
-		w.DeleteClaim(claim)
-		w.Must(w.WaitVolumeGone(w.Soon(), pv))
+		w.deleteVolume(pv)
+		w.Removes(claim, pv)
 	}
 	h.awaitRetained(turned.Name)
 	h.wantTree(pool.Of(turned.Name)...)

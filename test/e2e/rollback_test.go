@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,15 +19,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// ownEnvironment has a control plane of its own, whose data can be put back.
-func ownEnvironment(t *testing.T) *environment {
+// ownEnvironment has a control plane of its own, which can be killed, and its data put back.
+func ownEnvironment(t *testing.T, args ...string) *environment {
 	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	t.Cleanup(cancel)
-	w := &environment{fixture.New(t, fixture.OwnPlane(t, "--kcm-flag=--pvclaimbinder-sync-period=2s"), "e2e-")}
-	w.Ctx = ctx
-	return w
+	return &environment{fixture.New(t, fixture.OwnPlane(t, args...), "e2e-")}
 }
 
 // again kills the control plane, and starts it with what was done to its data meanwhile.
@@ -61,16 +55,13 @@ func (w *environment) reach(version uint64) {
 
 func (w *environment) version() uint64 {
 	w.Helper()
-	list, err := w.Client().CoreV1().Namespaces().List(w.Ctx, metav1.ListOptions{Limit: 1})
-	w.Must(err)
+	list := need(w.Client().CoreV1().Namespaces().List(w.Ctx, metav1.ListOptions{Limit: 1}))(w)
 	return w.number(list.ResourceVersion)
 }
 
 func (w *environment) number(version string) uint64 {
 	w.Helper()
-	n, err := strconv.ParseUint(version, 10, 64)
-	w.Must(err)
-	return n
+	return need(strconv.ParseUint(version, 10, 64))(w)
 }
 
 // workers waits until all nodes say that the same one works in the pool, and that its lease has it.
@@ -96,14 +87,11 @@ func (w *environment) workers(nodes []*node) {
 // leadership.Trust after a renewal, and a control plane may take longer to start. The warning is in
 // TestLeaseOfARestoredServer (daemon/controllers/leadership).
 func TestSharedRestored(t *testing.T) {
-	w := ownEnvironment(t)
+	w := ownEnvironment(t, "--kcm-flag=--pvclaimbinder-sync-period=2s")
 	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
-	for _, n := range nodes {
-		n.run()
-	}
+	runAll(nodes)
 	class := w.Class("c", immediate)
-	w.claim("before", class, "1Mi")
-	before := w.Bound("before")
+	before := w.bound("before", class, "1Mi")
 	file := filepath.Join(cluster.PathOf(before), "data")
 	w.Must(os.WriteFile(file, []byte("before"), 0o600))
 	w.again(keepData)
@@ -112,13 +100,11 @@ func TestSharedRestored(t *testing.T) {
 	first.Kill()
 	w.holder(nodes, but(first))
 	first.run()
-	w.claim("lost", class, "1Mi")
-	w.Bound("lost")
+	w.bound("lost", class, "1Mi")
 	w.reach(w.version() + 500) // more than the components write when they start
 
 	w.again(restoreData)
-	w.claim("after", class, "1Mi")
-	w.Bound("after")
+	w.bound("after", class, "1Mi")
 	w.workers(nodes)
 
 	for _, n := range nodes {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,9 +15,7 @@ import (
 // scoped gives the host's pool another scope, and the daemon its new configuration if it runs.
 func (h *host) scoped(was, now string, running bool) {
 	h.w.Helper()
-	text, err := os.ReadFile(h.Path("etc", "config.toml"))
-	h.w.Must(err)
-	h.w.Must(h.Configure(strings.Replace(string(text), `scope = "`+was+`"`, `scope = "`+now+`"`, 1)))
+	h.edit(`scope = "`+was+`"`, `scope = "`+now+`"`)
 	if running {
 		h.w.Must(h.Signal(syscall.SIGHUP))
 	}
@@ -41,33 +38,27 @@ func TestScopeLeft(t *testing.T) {
 				says = "is a pool that nodes share by its marker, and the pool has scope every-node"
 			}
 			h.wantClosed("ScopeChanged", says)
-			if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "closed: ScopeChanged") || !strings.Contains(out, "set scope in [pool.fast] back") {
-				t.Errorf("check: exit code %d\n%s", code, out)
-			}
+			h.call("check").fails("closed: ScopeChanged", "set scope in [pool.fast] back")
 			if out, code := h.Call("volumes", "fast"); code != 0 || strings.Count(out, " bound") != 2 {
 				t.Errorf("volumes: exit code %d\n%s", code, out)
 			}
-			w.DeleteClaim("empty")
-			w.DeleteClaim("full")
+			w.DeleteClaim("empty", "full")
 			for _, pv := range volumes {
-				_, err := cluster.WaitFor(w.Soon(), w.Client().CoreV1().PersistentVolumes(), pv, func(v *corev1.PersistentVolume) bool {
+				_, err := cluster.WaitFor(w.Soon(), w.pvs(), pv, func(v *corev1.PersistentVolume) bool {
 					return v.Status.Phase == corev1.VolumeReleased
 				})
 				w.Must(err)
 			}
 			claim := w.claim("later", w.Class("l", immediate), "1Mi")
 			if c.now != "shared" { // whose claims wait for a daemon that works
-				event, err := w.WaitEvent(w.Soon(), claim, "PoolClosed")
-				w.Must(err)
+				event := w.event(claim, "PoolClosed")
 				if !strings.Contains(event.Message, says) {
 					t.Errorf("the claim's event says %q", event.Message)
 				}
 			}
 			h.wantTree(pool.Of(volumes...)...)
 			h.scoped(c.now, c.was, true)
-			for _, pv := range volumes {
-				w.Must(w.WaitVolumeGone(w.Soon(), pv))
-			}
+			w.Gone(volumes...)
 			h.wantTree(pool.Of(w.Bound("later").Name)...)
 		})
 	}
@@ -84,8 +75,7 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		volumes := h.emptyAndFull()
 		h.scoped("node", "every-node", true)
 		w.Eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
-		w.DeleteClaim("full")
-		w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+		w.Removes("full", volumes[1])
 		h.wantTree(pool.Of(volumes[0])...)
 	})
 	t.Run("shared", func(t *testing.T) {
@@ -107,14 +97,11 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		w.DeleteClaim("full") // the lease is the other node's daemon's, and no watch of its brings this one's volume
 		w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
 		b.wantTree(pool.Of(volumes[0])...)
-		if out, code := b.Call("volumes", "fast"); code != 0 || !strings.Contains(out, " bound") {
-			t.Errorf("volumes: exit code %d\n%s", code, out)
-		}
+		b.call("volumes", "fast").ends(0, " bound")
 		a.run()
 		b.stop()
 		w.holder(nodes, func(n *node) bool { return n == a })
-		w.DeleteClaim("empty")
-		w.Must(w.WaitVolumeGone(w.Soon(), volumes[0]))
+		w.Removes("empty", volumes[0])
 		a.wantTree()
 	})
 }
@@ -130,28 +117,19 @@ func TestScopeByTheMarker(t *testing.T) {
 	a.run()
 	b.run()
 	b.wantClosed("OtherNode", `is a pool of node "`+a.node+`" alone by its marker`)
-	if out, code := b.Call("check"); code == 0 || !strings.Contains(out, "set its scope to shared on that node first") {
-		t.Errorf("check: exit code %d\n%s", code, out)
-	}
+	b.call("check").fails("set its scope to shared on that node first")
 	volume := a.emptyAndFull()[0] // goes on beside the other one
 	a.stop()
-	if out, code := b.Call("prepare", "fast", "--from-node", a.node); code != 0 || !strings.Contains(out, "and is shared") {
-		t.Errorf("prepare --from-node: exit code %d\n%s", code, out)
-	}
+	b.call("prepare", "fast", "--from-node", a.node).ends(0, "and is shared")
 	w.Must(b.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	a.run()
 	a.wantClosed("ScopeChanged", "is a pool that nodes share by its marker, and the pool has scope node")
 	w.DeleteClaim("full")
-	w.DeleteClaim("empty")
-	w.Must(w.WaitVolumeGone(w.Soon(), volume))
+	w.Removes("empty", volume)
 	w.Eventually("nothing is left in the pool", func() bool { out, _ := b.Call("volumes", "fast"); return !strings.Contains(out, "pvc-") })
 	b.stop()
-	if out, code := a.Call("prepare", "fast"); code == 0 || !strings.Contains(out, "nodes share by its marker") {
-		t.Errorf("prepare: exit code %d\n%s", code, out)
-	}
-	if out, code := a.Call("prepare", "fast", "--from-shared"); code != 0 || !strings.Contains(out, "do not share the pool any more") {
-		t.Errorf("prepare --from-shared: exit code %d\n%s", code, out)
-	}
+	a.call("prepare", "fast").fails("nodes share by its marker")
+	a.call("prepare", "fast", "--from-shared").ends(0, "do not share the pool any more")
 	w.Must(a.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	b.run()
 	b.wantClosed("OtherNode", `is a pool of node "`+a.node+`" alone by its marker`)

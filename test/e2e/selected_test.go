@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -31,25 +30,21 @@ func newEnvironmentUnbound(t *testing.T) *environment {
 func (w *environment) annotateClaim(name, key, value string) {
 	w.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
-	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Patch(w.Ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	w.Must(err)
+	need(w.pvcs().Patch(w.Ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}))(w)
 }
 
 // made waits until the claim's volume object is there.
 func (w *environment) made(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	w.Helper()
-	pv, err := cluster.WaitFor(w.Soon(), w.Client().CoreV1().PersistentVolumes(), "pvc-"+string(c.UID), func(*corev1.PersistentVolume) bool { return true })
-	w.Must(err)
-	return pv
+	return need(cluster.WaitFor(w.Soon(), w.pvs(), "pvc-"+string(c.UID), func(*corev1.PersistentVolume) bool { return true }))(w)
 }
 
 // replaceClass puts a class of this provisioner in the place of another one of the same name.
 func (w *environment) replaceClass(name, provisioner string) {
 	w.Helper()
-	classes := w.Client().StorageV1().StorageClasses()
+	classes := w.classes()
 	w.Must(classes.Delete(w.Ctx, name, metav1.DeleteOptions{}))
-	_, err := classes.Create(w.Ctx, cluster.StorageClass(name, provisioner, wait), metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, classes, cluster.StorageClass(name, provisioner, wait))
 }
 
 // Where the daemon was told not to act on selected-node, nothing is made before
@@ -63,8 +58,7 @@ func TestNothingBeforeItIsAskedFor(t *testing.T) {
 	for i := range 5 {
 		w.made(w.claim(fmt.Sprint("asked-", i), class, "1Mi", here, annotate(asked, w.Provisioner)))
 	}
-	all, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/node=" + h.node})
-	w.Must(err)
+	all := listIn(w, w.pvs(), metav1.ListOptions{LabelSelector: "hostpath-provisioner/node=" + h.node})
 	if slices.ContainsFunc(all.Items, func(v corev1.PersistentVolume) bool { return v.Name == "pvc-"+string(waits.UID) }) {
 		t.Error("a claim has a volume that no provisioner was asked for")
 	}
@@ -118,12 +112,10 @@ func TestSelectedNode(t *testing.T) {
 	want = append(want, w.made(w.get("no-class")).Name)
 	w.refused(w.get("too-large"), "NotEnoughSpace")
 	w.refused(w.get("selects"), "SelectorUnsupported")
-	_, _, err := h.Stop(w.Soon())
-	w.Must(err)
+	h.stop()
 	w.onlyVolumes(h, want)
 	for _, c := range untouched[:7] {
-		events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(c.UID)})
-		w.Must(err)
+		events := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(c.UID)})
 		for _, e := range events.Items {
 			t.Errorf("claim %s: event %s %q", c.Name, e.Reason, e.Message)
 		}
@@ -135,8 +127,7 @@ func TestSelectedNode(t *testing.T) {
 // provisioner, in the pool.
 func (w *environment) onlyVolumes(h *host, want []string, byHand ...string) {
 	w.Helper()
-	all, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	all := listIn(w, w.pvs())
 	var names, tree []string
 	for _, pv := range all.Items {
 		names = append(names, pv.Name)
@@ -152,11 +143,10 @@ func (w *environment) onlyVolumes(h *host, want []string, byHand ...string) {
 	h.wantTree(tree...)
 }
 
+// get is a claim as it is now.
 func (w *environment) get(claim string) *corev1.PersistentVolumeClaim {
 	w.Helper()
-	c, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, claim, metav1.GetOptions{})
-	w.Must(err)
-	return c
+	return getIn(w, w.pvcs(), claim)
 }
 
 // The scheduler chooses one node and then the other while both work: each claim has one volume, and
@@ -195,11 +185,9 @@ func TestClaimBoundElsewhere(t *testing.T) {
 		w.Must(os.WriteFile(filepath.Join(h.mount, pv.Name, "data"), nil, 0o600))
 	})
 	w.boundElsewhere(h, "empty", class, func(*corev1.PersistentVolume) {})
-	w.refusedVolume(full, "ClaimStillExists")
+	w.event(full, "ClaimStillExists")
 	h.wantTree(pool.Of(full.Name)...)
-	if _, err := os.Stat(filepath.Join(h.mount, full.Name, "data")); err != nil {
-		t.Error(err)
-	}
+	need(os.Stat(filepath.Join(h.mount, full.Name, "data")))(w)
 	if c := w.get("empty"); c.Spec.VolumeName != "by-hand-empty" || c.DeletionTimestamp != nil {
 		t.Errorf("the claim is %+v", c)
 	}
@@ -213,11 +201,9 @@ func (w *environment) boundElsewhere(h *host, name, class string, before func(*c
 	before(pv)
 	claim := w.get(name)
 	claim.Spec.VolumeName = "by-hand-" + name
-	_, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Update(w.Ctx, claim, metav1.UpdateOptions{})
-	w.Must(err)
+	updateIn(w, w.pvcs(), claim)
 	pv.Status.Phase = corev1.VolumeReleased
-	_, err = w.Client().CoreV1().PersistentVolumes().UpdateStatus(w.Ctx, pv, metav1.UpdateOptions{})
-	w.Must(err)
+	need(w.pvs().UpdateStatus(w.Ctx, pv, metav1.UpdateOptions{}))(w)
 	return pv
 }
 
@@ -228,21 +214,10 @@ func TestPreBound(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", wait)
-	directory := corev1.HostPathDirectory
 	for i := range 12 {
 		name := fmt.Sprint("data-", i)
 		w.claim(name, class, "1Mi", annotate(selectedNode, h.node))
-		_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-" + name},
-			Spec: corev1.PersistentVolumeSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: class,
-				Capacity:                      w.get(name).Spec.Resources.Requests,
-				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/nonexistent/" + name, Type: &directory}},
-				ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: w.Namespace, Name: name},
-			},
-		}, metav1.CreateOptions{})
-		w.Must(err)
+		createIn(w, w.pvs(), w.handMade(w.Namespace+"-"+name, class, name))
 	}
 	var ours []string
 	for i := range 12 {
@@ -252,8 +227,7 @@ func TestPreBound(t *testing.T) {
 	}
 	t.Logf("%d of 12 claims have a volume of the daemon's", len(ours))
 	w.Eventually("the others are gone", func() bool {
-		all, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/node=" + h.node})
-		w.Must(err)
+		all := listIn(w, w.pvs(), metav1.ListOptions{LabelSelector: "hostpath-provisioner/node=" + h.node})
 		return len(all.Items) == len(ours)
 	})
 }
@@ -275,14 +249,13 @@ func TestVolumeKeptForAClaim(t *testing.T) {
 	first := w.made(w.claim("other", class, "1Mi", here))
 	w.made(w.claim("last", class, "1Mi", here)) // what came before it was looked at
 	want := []string{first.Name, w.made(w.get("last")).Name}
-	_, _, err := h.Stop(w.Soon())
-	w.Must(err)
+	h.stop()
 	w.onlyVolumes(h, want, byHand...)
 
 	h.run()
 	w.made(w.claim("after", class, "1Mi", here))
 	for _, c := range kept {
-		if _, err := w.Client().CoreV1().PersistentVolumes().Get(w.Ctx, "pvc-"+string(c.UID), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := w.pvs().Get(w.Ctx, "pvc-"+string(c.UID), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("claim %s, after a start: %v", c.Name, err)
 		}
 	}
@@ -293,19 +266,24 @@ func TestVolumeKeptForAClaim(t *testing.T) {
 // keptFor makes a volume of no provisioner, on no node of the test, for the claim of this name.
 func (w *environment) keptFor(claim, class string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 	w.Helper()
-	volumes := w.Client().CoreV1().PersistentVolumes()
-	pv, err := volumes.Create(w.Ctx, &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-kept-" + claim},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			StorageClassName: class, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			ClaimRef:               &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: w.Namespace, Name: claim},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/kept"}},
-		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	pv := createIn(w, w.pvs(), w.handMade(w.Namespace+"-kept-"+claim, class, claim))
 	pv.Status.Phase = phase
-	pv, err = volumes.UpdateStatus(w.Ctx, pv, metav1.UpdateOptions{})
-	w.Must(err)
-	return pv
+	return need(w.pvs().UpdateStatus(w.Ctx, pv, metav1.UpdateOptions{}))(w)
+}
+
+// handMade is a volume as an administrator writes it for a claim, which has its size, not created
+// yet. It has no provisioner and is on no node.
+func (w *environment) handMade(name, class, claim string) *corev1.PersistentVolume {
+	of := cluster.Claim(w.Namespace, claim, class, "1Mi").Spec
+	source := corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/kept"}}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: of.Resources.Requests, AccessModes: of.AccessModes, StorageClassName: class,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        source,
+			ClaimRef: &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim",
+				Namespace: w.Namespace, Name: claim},
+		},
+	}
 }

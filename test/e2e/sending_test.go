@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -32,23 +31,19 @@ func TestSendLosesNoWrite(t *testing.T) {
 	w.Must(os.WriteFile(filepath.Join(dir, "large"), bytes.Repeat([]byte("large"), 1<<20), 0o640))
 
 	// Written to by what no pod is, while it is sent.
-	stream, said, err := a.sendsWhile(pv.Name, func() {
+	stream, said := a.sendsWhile(pv.Name, func() {
 		w.Must(os.WriteFile(filepath.Join(dir, "late"), []byte("late"), 0o600))
 	})
-	if err == nil || !strings.Contains(said, "writes to the volume") {
-		t.Errorf("written to meanwhile: %v\n%s", err, said)
-	}
+	said.fails("writes to the volume")
 	b.refusesStream(stream, "sent again")
 	a.follows("data") // and is not parked
 
 	// A pod comes while it is sent.
-	stream, said, err = a.sendsWhile(pv.Name, func() {
+	stream, said = a.sendsWhile(pv.Name, func() {
 		w.pod("comes", nil, "data")
 		w.Eventually("the pod has its node", func() bool { return w.nodeOf("comes") == a.node })
 	})
-	if err == nil || !strings.Contains(said, "pod "+w.Namespace+"/comes on node") {
-		t.Errorf("a pod came meanwhile: %v\n%s", err, said)
-	}
+	said.fails("pod " + w.Namespace + "/comes on node")
 	w.deletePod("comes")
 	b.refusesStream(stream, "sent again")
 
@@ -84,18 +79,12 @@ func TestSendLosesNoWrite(t *testing.T) {
 	}
 	k.cmd = nil
 	a.aborts("data", pv.Name)
-	if said, err := b.receives(second); err == nil || !strings.Contains(said, "has it again") {
-		t.Errorf("received although it was taken back: %v\n%s", err, said)
-	}
+	b.receives(second).fails("has it again")
 	w.Must(os.WriteFile(filepath.Join(dir, "last"), []byte("by another pod"), 0o600))
-	if said, err := b.receives(a.sent(pv.Name)); err != nil {
-		t.Errorf("%v\n%s", err, said)
-	}
+	b.receives(a.sent(pv.Name)).ends(0)
 	got := cluster.PathOf(b.follows("data"))
 	for _, name := range []string{"late", "written", "last"} {
-		if _, err := os.Stat(filepath.Join(got, name)); err != nil {
-			t.Error(err)
-		}
+		need(os.Stat(filepath.Join(got, name)))(w)
 	}
 }
 
@@ -105,8 +94,7 @@ func TestSendLosesNoWrite(t *testing.T) {
 func TestSendResumed(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	w.claim("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
 	dir := cluster.PathOf(pv)
 	put := func(i int, text string) {
 		file := filepath.Join(dir, fmt.Sprint("large-", i))
@@ -123,13 +111,12 @@ func TestSendResumed(t *testing.T) {
 	stream := a.sent(pv.Name, args...)
 	whole := len(stream)
 	for i := range 2 {
-		said, err := b.receives(stream[:len(stream)/2])
+		said := b.receives(stream[:len(stream)/2]).fails()
 		from := goesOn.FindStringSubmatch(said)
-		if err == nil || from == nil {
-			t.Fatalf("%v\n%s", err, said)
+		if from == nil {
+			t.Fatal(said)
 		}
-		b.Kill()
-		b.run() // it sweeps staging
+		b.again() // it sweeps staging
 		b.showsNothing()
 		put(i, "changed")
 		put(17+i, "new")
@@ -138,23 +125,14 @@ func TestSendResumed(t *testing.T) {
 			t.Errorf("of %d bytes %d are sent again", whole, len(stream))
 		}
 	}
-	said, err := b.receives(stream)
-	w.Must(err)
+	said := b.receives(stream).ends(0)
 	next := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)[1]
-	if said, err := b.receives(stream); err == nil ||
-		!strings.Contains(said, "goes on from another one") {
-		t.Errorf("%v\n%s", err, said)
-	}
+	b.receives(stream).fails("goes on from another one")
 	for _, bad := range []string{next + "@", next + "@x", next + "@0", "@7"} {
-		if _, said, err := a.sends(pv.Name, "-i", bad); err == nil ||
-			!strings.Contains(said, "is no stream's name") {
-			t.Errorf("%s: %v\n%s", bad, err, said)
-		}
+		a.sendsNothing(pv.Name, "is no stream's name", "-i", bad)
 	}
 	w.Must(os.Remove(filepath.Join(dir, "large-16")))
-	if said, err := b.receives(a.sent(pv.Name, "-i", next)); err != nil {
-		t.Errorf("%v\n%s", err, said)
-	}
+	b.receives(a.sent(pv.Name, "-i", next)).ends(0)
 	out, err := exec.Command("diff", "-r", dir, cluster.PathOf(b.follows("data"))).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -164,29 +142,27 @@ func TestSendResumed(t *testing.T) {
 // unschedulable reports whether the scheduler has found no node for a pod, and says this.
 func (w *environment) unschedulable(pod, why string) bool {
 	w.Helper()
-	p, err := w.Client().CoreV1().Pods(w.Namespace).Get(w.Ctx, pod, metav1.GetOptions{})
-	w.Must(err)
+	p := getIn(w, w.pods(), pod)
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && strings.Contains(c.Message, why)
 	})
 }
 
 // sendsWhile is sends of more than a pipe takes; during is called before it is read to its end.
-func (h *host) sendsWhile(pv string, during func()) (stream []byte, said string, err error) {
+func (h *host) sendsWhile(pv string, during func()) (stream []byte, said answer) {
 	h.w.Helper()
 	var text bytes.Buffer
-	c := h.Command("volume", "send", pv)
+	args := []string{"volume", "send", pv}
+	c := h.Command(args...)
 	c.Stderr = &text
-	out, err := c.StdoutPipe()
-	h.w.Must(err)
+	out := need(c.StdoutPipe())(h.w)
 	h.w.Must(c.Start())
 	stream = make([]byte, 1<<16)
-	_, err = io.ReadFull(out, stream)
-	h.w.Must(err)
+	need(io.ReadFull(out, stream))(h.w)
 	during()
-	rest, err := io.ReadAll(out)
-	h.w.Must(err)
-	return append(stream, rest...), text.String(), c.Wait()
+	rest := need(io.ReadAll(out))(h.w)
+	_ = c.Wait() // the exit code has it
+	return append(stream, rest...), answer{h.w, args, text.String(), c.ProcessState.ExitCode()}
 }
 
 // The pods of a volume go on while it is sent, and stop for what changed alone; until then nothing
@@ -196,8 +172,7 @@ func (h *host) sendsWhile(pv string, during func()) (stream []byte, said string,
 func TestSendIncremental(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	w.claim("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
 	dir, before := cluster.PathOf(pv), b.tree()
 	large := bytes.Repeat([]byte("large"), 1<<19)
 	put := func(name, text string) {
@@ -213,15 +188,9 @@ func TestSendIncremental(t *testing.T) {
 	w.Eventually("the pod has its node", func() bool { return w.nodeOf("uses") == a.node })
 
 	live := a.sent(pv.Name, "--live")
-	if said, err := b.receives(live[:len(live)/2]); err == nil ||
-		!strings.Contains(said, "cut off") {
-		t.Errorf("%v\n%s", err, said)
-	}
+	b.receives(live[:len(live)/2]).fails("cut off")
 	b.refusesStream(live, "of a volume in use", "--new-cluster")
-	said, err := b.receives(live)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
+	said := b.receives(live).ends(0)
 	base := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)
 	if base == nil {
 		t.Fatalf("received and said:\n%s", said)
@@ -231,25 +200,15 @@ func TestSendIncremental(t *testing.T) {
 	if len(more) > len(large)/4 {
 		t.Errorf("what changed is %d bytes", len(more))
 	}
-	if _, err := b.receives(more[:len(more)-1]); err == nil { // takes nothing of the base
-		t.Error("cut off, and taken")
-	}
-	b.Kill()
-	b.run() // it sweeps staging
-	said, err = b.receives(more)
-	w.Must(err)
+	b.receives(more[:len(more)-1]).fails() // takes nothing of the base
+	b.again()                              // it sweeps staging
+	said = b.receives(more).ends(0)
 	next := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)[1]
 	b.refusesStream(more, "goes on from another one than was received here")
 	b.showsNothing()
 
-	if _, said, err := a.sends(pv.Name, "-i", next); err == nil ||
-		!strings.Contains(said, "uses volume "+pv.Name) {
-		t.Errorf("in use, sent to its end: %v\n%s", err, said)
-	}
-	if _, said, err := a.sends(pv.Name, "-i", "yesterday"); err == nil ||
-		!strings.Contains(said, "is no stream's name") {
-		t.Errorf("%v\n%s", err, said)
-	}
+	a.sendsNothing(pv.Name, "uses volume "+pv.Name, "-i", next)
+	a.sendsNothing(pv.Name, "is no stream's name", "-i", "yesterday")
 	w.Must(os.Remove(filepath.Join(dir, "goes")))
 	w.Must(os.Rename(filepath.Join(dir, "sub"), filepath.Join(dir, "renamed")))
 	put("late", "late")
@@ -259,10 +218,7 @@ func TestSendIncremental(t *testing.T) {
 		t.Errorf("what changed is %d bytes", len(last))
 	}
 	w.pod("waits", nil, "data")
-	said, err = b.receives(last[:len(last)-1])
-	if err == nil || !strings.Contains(said, "cut off") {
-		t.Errorf("%v\n%s", err, said)
-	}
+	b.receives(last[:len(last)-1]).fails("cut off")
 	k := w.killer()
 	k.input = last
 	k.toTheEnd(b, "volume", "receive", "fast")
@@ -279,19 +235,13 @@ func TestSendIncremental(t *testing.T) {
 
 	// What came of a volume in use, and is not wanted any more, is dropped by a word.
 	back := b.sent(pv.Name, "--live")
-	if said, err := a.receives(back); err == nil || !strings.Contains(said, "volume of this name") {
-		t.Errorf("over the old copy: %v\n%s", err, said)
-	}
+	a.receives(back).fails("volume of this name")
 	w.Eventually("the old copy is retained", func() bool {
 		out, code := a.Call("volume", "drop", pv.Name)
 		return code == 0 && strings.Contains(out, "dropped")
 	})
-	if said, err := a.receives(back); err != nil {
-		t.Errorf("%v\n%s", err, said)
-	}
-	if out, code := a.Call("volume", "drop", pv.Name); code != 0 {
-		t.Errorf("dropped: exit code %d\n%s", code, out)
-	}
+	a.receives(back).ends(0)
+	a.call("volume", "drop", pv.Name).ends(0)
 	a.wantTree()
 }
 
@@ -301,30 +251,18 @@ func TestReceiveIsPromised(t *testing.T) {
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
 	class := w.Class("c", immediate)
 	b.writes("before", class) // so that the daemon has counted
-	w.claim("large", class, "50Mi", annotate(provisionOnNode, a.node))
-	pv := w.Bound("large")
+	pv := w.bound("large", class, "50Mi", annotate(provisionOnNode, a.node))
 	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte("large"), 0o600))
 	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "more"),
 		bytes.Repeat([]byte("large"), 1<<20), 0o600))
 	stream := a.sent(pv.Name)
-	c := b.Command("volume", "receive", "fast")
-	in, err := c.StdinPipe()
-	w.Must(err)
-	w.Must(c.Start())
-	_, err = in.Write(stream[:len(stream)*3/4])
-	w.Must(err)
-	w.Eventually("some of it came", func() bool {
-		some, _ := os.ReadDir(filepath.Join(b.ours("staging"), pv.Name))
-		return len(some) > 0
-	})
+	c, in := b.receivesMost(stream, pv.Name)
 	w.claim("second", class, "50Mi", annotate(provisionOnNode, b.node))
-	if _, err := w.WaitEvent(w.Soon(), w.claimNamed("second"), "NotEnoughSpace"); err != nil {
-		t.Error(err)
-	}
-	_, err = in.Write(stream[len(stream)*3/4:])
+	w.event(w.get("second"), "NotEnoughSpace")
+	_, err := in.Write(stream[len(stream)*3/4:])
 	w.Must(errors.Join(err, in.Close(), c.Wait()))
 	b.follows("large")
-	if now := w.claimNamed("second"); now.Status.Phase == corev1.ClaimBound {
+	if now := w.get("second"); now.Status.Phase == corev1.ClaimBound {
 		t.Error("the other claim has got the room, too")
 	}
 }

@@ -23,9 +23,7 @@ import (
 func (w *environment) threeNodes(extra ...string) []*node {
 	w.Helper()
 	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b", "c"}, extra...)
-	for _, n := range nodes {
-		n.run()
-	}
+	runAll(nodes)
 	return nodes
 }
 
@@ -37,7 +35,7 @@ func mode(m corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolumeClai
 func (w *environment) holder(nodes []*node, is func(*node) bool) *node {
 	w.Helper()
 	var found *node
-	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	leases := w.leases()
 	_, err := cluster.WaitFor(w.Soon(), leases, "fast."+w.Provisioner, func(l *coordinationv1.Lease) bool {
 		for _, n := range nodes {
 			if id := l.Spec.HolderIdentity; id != nil && strings.HasPrefix(*id, n.node+"_") && l.Annotations["hostpath-provisioner/speaks"] == "" && is(n) {
@@ -78,8 +76,7 @@ func TestShared(t *testing.T) {
 		}
 	}
 	leader.wantTree(pool.Of(all...)...)
-	event, err := w.WaitEvent(w.Soon(), many, "ProvisioningSucceeded")
-	w.Must(err)
+	event := w.event(many, "ProvisioningSucceeded")
 	if want := "volume pvc-" + string(many.UID) + " is in shared pool fast, for pods on each node that has it"; event.Message != want || event.Source.Host != leader.node {
 		t.Errorf("%s said %q", event.Source.Host, event.Message)
 	}
@@ -89,9 +86,7 @@ func TestShared(t *testing.T) {
 			t.Errorf("%s provisioned something, and %s has the lease", n.node, leader.node)
 		}
 	}
-	for _, name := range []string{"many", "read", "named"} {
-		w.DeleteClaim(name)
-	}
+	w.DeleteClaim("many", "read", "named")
 	for _, i := range []int{0, 1, 5} {
 		w.Must(w.WaitVolumeGone(w.Soon(), all[i]))
 	}
@@ -111,16 +106,13 @@ func TestSharedMountLost(t *testing.T) {
 	nodes := w.threeNodes()
 	class := w.Class("c", immediate)
 	first := w.holder(nodes, anyNode)
-	w.claim("before", class, "1Mi")
-	before := w.Bound("before")
+	before := w.bound("before", class, "1Mi")
 	began := time.Now()
 	first.unmount()
-	w.claim("meanwhile", class, "1Mi")
-	meanwhile := w.Bound("meanwhile")
+	meanwhile := w.bound("meanwhile", class, "1Mi")
 	t.Logf("claim to Bound while the leader's mount was lost: %s", time.Since(began).Round(time.Millisecond))
 	second := w.holder(nodes, but(first))
-	w.DeleteClaim("before")
-	w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
+	w.Removes("before", before.Name)
 	second.wantTree(pool.Of(meanwhile.Name)...)
 	// It comes back and takes over again when all others are gone.
 	first.remount()
@@ -131,8 +123,7 @@ func TestSharedMountLost(t *testing.T) {
 		}
 	}
 	w.holder(nodes, func(n *node) bool { return n == first })
-	w.DeleteClaim("meanwhile")
-	w.Must(w.WaitVolumeGone(w.Soon(), meanwhile.Name))
+	w.Removes("meanwhile", meanwhile.Name)
 	first.wantTree()
 }
 
@@ -144,24 +135,9 @@ func TestSharedLeaderKilled(t *testing.T) {
 	first := w.holder(nodes, anyNode)
 	began := time.Now()
 	first.Kill()
-	w.claim("data", class, "1Mi")
-	pv := w.Bound("data")
+	pv := w.bound("data", class, "1Mi")
 	t.Logf("claim to Bound after the leader was killed: %s", time.Since(began).Round(time.Millisecond))
 	w.holder(nodes, but(first)).wantTree(pool.Of(pv.Name)...)
-}
-
-// A daemon that starts again on its node goes on at once: it need not wait for its own lease.
-func TestSharedLeaderRestarts(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})
-	nodes[0].run()
-	w.holder(nodes, anyNode)
-	nodes[0].Kill()
-	began := time.Now()
-	nodes[0].run()
-	w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
-	t.Logf("start to Bound on the node that held the lease: %s", time.Since(began).Round(time.Millisecond))
 }
 
 // The leader is paused in the middle of its work, another one takes over, and then it wakes. In the
@@ -225,19 +201,15 @@ func TestSharedAllClosed(t *testing.T) {
 	w := newEnvironment(t)
 	nodes := w.threeNodes()
 	class := w.Class("c", immediate)
-	w.claim("before", class, "1Mi")
-	before := w.Bound("before")
+	before := w.bound("before", class, "1Mi")
 	for _, n := range nodes {
 		n.unmount()
 	}
 	claim := w.claim("data", class, "1Mi")
-	if got := w.refused(claim, "PoolClosed"); !strings.Contains(got, "no node can work in it; here ") || !strings.Contains(got, "is not a mount point") {
-		t.Errorf("message %q", got)
-	}
+	w.refused(claim, "PoolClosed", "no node can work in it; here ", "is not a mount point")
 	w.DeleteClaim("before")
-	w.refusedVolume(before, "PoolClosed")
-	said, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=data,reason=PoolClosed"})
-	w.Must(err)
+	w.event(before, "PoolClosed")
+	said := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.name=data,reason=PoolClosed"})
 	if len(said.Items) != 1 {
 		t.Errorf("it was said %d times", len(said.Items))
 	}
@@ -272,12 +244,9 @@ func (n *node) runOnOtherStorage() {
 	n.w.Helper()
 	n.unmount()
 	n.do("mount", "-o", "loop", hosttest.Mkfs(n.w, "ext4", 32).File, n.mount)
-	if out, code := n.Call("prepare", "fast", "--replace"); code != 0 {
-		n.w.Fatal(out)
-	}
+	n.call("prepare", "fast", "--replace").ends(0)
 	n.run()
-	_, err := n.w.WaitEvent(n.w.Soon(), n.w.nodeObject(n.node), "StorageMismatch")
-	n.w.Must(err)
+	n.w.event(n.w.nodeObject(n.node), "StorageMismatch")
 }
 
 // nodeObject is a Node as its events are about it: with its name as UID.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -23,8 +22,7 @@ func (w *environment) unhurried() context.Context {
 
 func (w *environment) told(c *corev1.PersistentVolumeClaim, reason, message string) {
 	w.Helper()
-	event, err := w.WaitEvent(w.unhurried(), c, reason)
-	w.Must(err)
+	event := need(w.WaitEvent(w.unhurried(), c, reason))(w)
 	if event.Message != message || event.Type != corev1.EventTypeWarning {
 		w.Errorf("event %s %q, want %q", event.Type, event.Message, message)
 	}
@@ -52,22 +50,18 @@ func TestNodesThatDoNothing(t *testing.T) {
 	w.pod("user", []string{b.node}, "lost")
 	var made []string
 	for _, name := range []string{"taken", "taken-by-none", "lost"} {
-		claim, err := w.WaitClaimBound(w.unhurried(), w.Namespace, name)
-		w.Must(err)
+		claim := need(w.WaitClaimBound(w.unhurried(), w.Namespace, name))(w)
 		pv := w.Volume(claim.Spec.VolumeName)
 		if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
 			t.Errorf("claim %s: the volume is on %s", name, got)
 		}
 		made = append(made, pv.Name)
 		if name != "lost" {
-			if _, err := w.WaitEvent(w.Soon(), claim, "TakenOver"); err != nil {
-				t.Error(err)
-			}
+			w.event(claim, "TakenOver")
 		}
 	}
 	// The scheduler's word stands: it is for the pod.
-	left, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, "silent", metav1.GetOptions{})
-	w.Must(err)
+	left := getIn(w, w.pvcs(), "silent")
 	if left.Annotations[selectedNode] != a.node || left.Spec.VolumeName != "" {
 		t.Errorf("the claim of the node that stands still: %v, volume %q", left.Annotations, left.Spec.VolumeName)
 	}

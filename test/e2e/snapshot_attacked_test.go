@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -23,8 +21,7 @@ func TestImportOfOtherHandles(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
 	h := w.newHost("a", `snapshots = "copy"`).run()
-	w.claim("data", w.Class("c", immediate), "10Mi")
-	pv := w.Bound("data")
+	pv := w.bound("data", w.Class("c", immediate), "10Mi")
 	handles := map[string]string{
 		"unknown": "snapshot-0", "volume": pv.Name, "above": "../" + pv.Name, "below": pv.Name + "/below", "ours": ".hostpath-provisioner",
 		"long": strings.Repeat("n", 4096), "absolute": h.mount + "/" + pv.Name,
@@ -35,9 +32,7 @@ func TestImportOfOtherHandles(t *testing.T) {
 	}
 	w.Must(s.api.Bind(s.Ctx, "above", of("above")))
 	claim := w.claim("waiting", w.Class("w", immediate), "10Mi", restore("above"))
-	if got := w.refused(claim, "DataSourceUnusable"); !strings.Contains(got, "it is not this node's") {
-		t.Errorf("message %q", got)
-	}
+	w.refused(claim, "DataSourceUnusable", "it is not this node's")
 	for name := range handles {
 		if status := s.status(of(name)); status["readyToUse"] == true {
 			t.Errorf("%s: %v", name, status)
@@ -64,44 +59,35 @@ func TestCopiesWait(t *testing.T) {
 	s.ready("snap", s.ask("snap", pv, w.Provisioner, "Delete"))
 	named := w.claim("named", class, "10Mi", from("data"), func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "none-" + w.Namespace })
 
-	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	claims := w.pvcs()
 	w.Must(claims.Delete(w.Ctx, "data", metav1.DeleteOptions{}))
-	if got := w.refused(w.claim("of-going", class, "10Mi", from("data")), "DataSourceUnusable"); !strings.Contains(got, `claim "data": it is being deleted`) {
-		t.Errorf("message %q", got)
-	}
-	_, _, err := b.Stop(w.Soon())
-	w.Must(err)
-	if got := w.refused(w.claim("of-away", class, "10Mi", restore("snap")), "DataSourceUnusable"); !strings.Contains(got, "it is on node "+b.node) {
-		t.Errorf("message %q", got)
-	}
+	w.refused(w.claim("of-going", class, "10Mi", from("data")), "DataSourceUnusable", `claim "data": it is being deleted`)
+	b.stop()
+	w.refused(w.claim("of-away", class, "10Mi", restore("snap")), "DataSourceUnusable", "it is on node "+b.node)
 	a.wantTree()
 	b.run()
 	w.Bound("of-away")
 	if now, err := claims.Get(w.Ctx, named.Name, metav1.GetOptions{}); err != nil || now.Status.Phase != corev1.ClaimPending {
 		t.Errorf("a claim of a volume that there is not: %+v, %v", now.Status, err)
 	}
-	_, err = claims.Patch(w.Ctx, "data", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	w.Must(err)
+	patchIn(w, claims, "data", `{"metadata":{"finalizers":null}}`)
 }
 
 // While a node's pools make no snapshots its daemon removes none, and no other node lets their
 // contents go; once a pool makes them again they are removed.
 func TestSnapshotRemovedWhileOff(t *testing.T) {
 	w, h, pv, content, handle := snapshotOfTwoNodes(t)
-	config, err := os.ReadFile(h.Path("etc", "config.toml"))
-	w.Must(err)
+	config := h.config()
 	restart := func(text string) {
-		_, _, err := h.Stop(w.Soon())
-		w.Must(err)
+		h.stop()
 		w.Must(h.Configure(text))
 		h.run()
 	}
-	restart(strings.Replace(string(config), `snapshots = "copy"`, `snapshots = "off"`, 1))
+	restart(strings.Replace(config, `snapshots = "copy"`, `snapshots = "off"`, 1))
 	w.Must(w.api.Remove(w.Ctx, "snap", content))
-	w.claim("later", w.Class("later", immediate), "1Mi", annotate("kubevirt.io/provisionOnNode", h.node))
-	later := w.Bound("later")
+	later := w.bound("later", w.Class("later", immediate), "1Mi", annotate("kubevirt.io/provisionOnNode", h.node))
 	h.wantTree(pool.Of(pv.Name, handle, later.Name)...)
-	restart(string(config))
+	restart(config)
 	w.gone(content)
 	h.wantTree(pool.Of(pv.Name, later.Name)...)
 }
@@ -111,19 +97,15 @@ func TestSnapshotRemovedWhileOff(t *testing.T) {
 func TestSnapshotOfKubevirtsVolume(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
-	api, err := w.Snapshots(w.Soon(), w.Namespace, csiDriver)
-	w.Must(err)
+	api := need(w.Snapshots(w.Soon(), w.Namespace, csiDriver))(w)
 	s := &snapshots{w, api}
 	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `snapshots = "live"`, `source = "csi"`).aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()
 	pv := h.madeByCSI(csiDriver, "one")
 	h.adopts()
 	content := s.ask("snap", pv, csiDriver, "Delete")
 	s.ready("snap", content)
-	w.claim("restored", w.Class("c", immediate), "10Mi", restore("snap"))
-	restored := w.Bound("restored")
-	if text, err := os.ReadFile(filepath.Join(h.mount, restored.Name, "data")); err != nil || string(text) != "one" {
-		t.Errorf("restored %q, %v", text, err)
-	}
+	restored := w.bound("restored", w.Class("c", immediate), "10Mi", restore("snap"))
+	h.wantData(filepath.Join(h.mount, restored.Name), "one")
 	s.remove("snap", content)
 	node := w.nodeService(h.Daemon, csiDriver)
 	w.Must(node.Publish(w.Soon(), "p", csinode.Volume{PV: pv.Name, Attributes: pv.Spec.CSI.VolumeAttributes}))
@@ -137,12 +119,10 @@ func TestSnapshotReadyByPeople(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `snapshots = "copy"`).run()
-	w.claim("data", w.Class("c", immediate), "10Mi")
-	origin := w.Bound("data")
+	origin := w.bound("data", w.Class("c", immediate), "10Mi")
 	h.many(origin)
 	content := s.ask("snap", origin, w.Provisioner, "Delete")
-	_, err := s.api.Of("volumesnapshotcontents").Patch(s.Ctx, content, types.MergePatchType, []byte(`{"status":{"readyToUse":true}}`), metav1.PatchOptions{}, "status")
-	s.Must(err)
+	patchIn(s.environment, s.api.Of("volumesnapshotcontents"), content, `{"status":{"readyToUse":true}}`, "status")
 	s.Eventually("it is ready by the daemon's word", func() bool { return s.status(content)["snapshotHandle"] != nil })
 	s.ready("snap", content)
 	w.claim("restored", w.Class("r", immediate), "10Mi", restore("snap"))
@@ -154,18 +134,13 @@ func TestSnapshotReadyByPeople(t *testing.T) {
 func TestSnapshotOfGivenVolume(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
-	h := w.newHost("a", `snapshots = "copy"`)
-	address := h.metrics()
-	h.run()
-	w.claim("data", w.Class("c", immediate), "10Mi")
-	pv := w.Bound("data")
+	h, address := w.served("a", `snapshots = "copy"`)
+	pv := w.bound("data", w.Class("c", immediate), "10Mi")
 	fails := w.records("SnapshotsFail", address)
-	_, _, err := h.Stop(w.Soon())
-	w.Must(err)
+	h.stop()
 	content := s.ask("snap", pv, w.Provisioner, "Delete")
 	const given = `{"spec":{"persistentVolumeReclaimPolicy":"Retain","claimRef":{"namespace":"given","uid":null}}}`
-	_, err = w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv.Name, types.MergePatchType, []byte(given), metav1.PatchOptions{})
-	w.Must(err)
+	patchIn(w, w.pvs(), pv.Name, given)
 	h.run()
 	s.Eventually("it is said why there is no snapshot", func() bool {
 		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")

@@ -23,24 +23,19 @@ type snapshots struct {
 
 func (w *environment) snapshots() *snapshots {
 	w.Helper()
-	api, err := w.Snapshots(w.Soon(), w.Namespace, w.Provisioner)
-	w.Must(err)
+	api := need(w.Snapshots(w.Soon(), w.Namespace, w.Provisioner))(w)
 	return &snapshots{w, api}
 }
 
 // ask asks for a snapshot of a volume, and returns the content's name.
 func (s *snapshots) ask(name string, pv *corev1.PersistentVolume, class, policy string) (content string) {
 	s.Helper()
-	content, err := s.api.Ask(s.Ctx, name, pv.Name, class, policy)
-	s.Must(err)
-	return content
+	return need(s.api.Ask(s.Ctx, name, pv.Name, class, policy))(s.environment)
 }
 
 func (s *snapshots) status(content string) map[string]any {
 	s.Helper()
-	status, err := s.api.Status(s.Ctx, content)
-	s.Must(err)
-	return status
+	return need(s.api.Status(s.Ctx, content))(s.environment)
 }
 
 // ready waits until a content is ready, and has its VolumeSnapshot say so.
@@ -84,8 +79,7 @@ func TestSnapshot(t *testing.T) {
 			s := w.snapshots()
 			h := w.newHostOn(hosttest.Mkfs(w, c.fs, c.mib), "a", fmt.Sprintf("snapshots = %q", c.mode)).run()
 			class, waiting := w.Class("c", immediate), w.Class("w", wait)
-			w.claim("data", class, "10Mi")
-			origin := w.Bound("data")
+			origin := w.bound("data", class, "10Mi")
 			dir := h.writeAll(origin)
 			if c.mode == "snapshot" { // which keeps what is left out of a copy
 				w.Must(os.Remove(filepath.Join(dir, "socket")))
@@ -98,13 +92,10 @@ func TestSnapshot(t *testing.T) {
 			}
 			w.DeleteClaim("data")
 			h.wantTree(pool.Of(handle)...)
-			w.claim("restored", waiting, "20Mi", restore("snap"))
-			restored := w.Bound("restored")
+			restored := w.bound("restored", waiting, "20Mi", restore("snap"))
 			h.wantClone(restored)
 			small := w.claim("small", class, "5Mi", restore("snap"))
-			if got := w.refused(small, "DataSourceUnusable"); !strings.Contains(got, "it is of a volume of 10Mi, and the claim requests 5Mi") {
-				t.Errorf("message %q", got)
-			}
+			w.refused(small, "DataSourceUnusable", "it is of a volume of 10Mi, and the claim requests 5Mi")
 			s.remove("snap", content)
 			h.wantTree(pool.Of(restored.Name)...)
 			h.wantClone(restored)
@@ -134,8 +125,7 @@ func TestSnapshotKilled(t *testing.T) {
 	s := w.snapshots()
 	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `snapshots = "copy"`).run()
 	class := w.Class("c", immediate)
-	w.claim("data", class, "10Mi")
-	origin := w.Bound("data")
+	origin := w.bound("data", class, "10Mi")
 	h.many(origin)
 	content := s.ask("snap", origin, w.Provisioner, "Retain")
 	uid := strings.TrimPrefix(content, "snapcontent-")
@@ -144,8 +134,7 @@ func TestSnapshotKilled(t *testing.T) {
 		_, done := os.Lstat(filepath.Join(h.mount, "snapshot-"+uid))
 		return err == nil || done == nil
 	})
-	h.Kill()
-	h.run()
+	h.again()
 	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
 	all, err := filepath.Glob(filepath.Join(h.mount, handle, "many-*", "*"))
 	if err != nil || len(all) != 4000 {

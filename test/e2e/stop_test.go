@@ -45,8 +45,7 @@ func TestStoppedAfterALostResponse(t *testing.T) {
 		}
 		return true
 	})
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Removes("data", pv.Name)
 	fixture.Receive(w.Environment, lost, "the daemon deletes the object")
 	w.Must(h.Signal(syscall.SIGTERM))
 	fixture.Receive(w.Environment, h.Exited(), "the daemon ends")

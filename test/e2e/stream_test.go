@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,43 +20,47 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// sends is the stream of a volume, and what is said of that.
-func (h *host) sends(pv string, args ...string) (stream []byte, said string, err error) {
+// sends calls send, and returns the stream, too.
+func (h *host) sends(pv string, args ...string) (stream []byte, said answer) {
 	h.w.Helper()
 	var out, text bytes.Buffer
-	c := h.Command(append([]string{"volume", "send", pv}, args...)...)
+	args = append([]string{"volume", "send", pv}, args...)
+	c := h.Command(args...)
 	c.Stdout, c.Stderr = &out, &text
-	err = c.Run()
-	return out.Bytes(), text.String(), err
+	_ = c.Run() // the exit code has it
+	return out.Bytes(), answer{h.w, args, text.String(), c.ProcessState.ExitCode()}
+}
+
+// sendsNothing wants a call of send to fail with these words.
+func (h *host) sendsNothing(pv, want string, args ...string) {
+	h.w.Helper()
+	_, said := h.sends(pv, args...)
+	said.fails(want)
 }
 
 // sent is the stream of a volume that no pod uses.
 func (h *host) sent(pv string, args ...string) []byte {
 	h.w.Helper()
-	stream, said, err := h.sends(pv, args...)
-	if err != nil {
-		h.w.Fatalf("%v\n%s", err, said)
-	}
+	stream, said := h.sends(pv, args...)
+	said.ends(0)
 	return stream
 }
 
 // receives calls receive with this stream.
-func (h *host) receives(stream []byte, args ...string) (said string, err error) {
+func (h *host) receives(stream []byte, args ...string) answer {
 	h.w.Helper()
-	c := h.Command(append([]string{"volume", "receive", "fast"}, args...)...)
+	args = append([]string{"volume", "receive", "fast"}, args...)
+	c := h.Command(args...)
 	c.Stdin = bytes.NewReader(stream)
-	out, err := c.CombinedOutput()
-	return string(out), err
+	out, _ := c.CombinedOutput() // the exit code has it
+	return answer{h.w, args, string(out), c.ProcessState.ExitCode()}
 }
 
 // refusesStream wants a stream refused with these words, and nothing changed.
 func (h *host) refusesStream(stream []byte, want string, args ...string) {
 	h.w.Helper()
 	before := h.tree()
-	said, err := h.receives(stream, args...)
-	if err == nil || !strings.Contains(said, want) {
-		h.w.Errorf("%v\n%swant %q", err, said, want)
-	}
+	h.receives(stream, args...).fails(want)
 	if now := h.tree(); !slices.Equal(now, before) {
 		h.w.Errorf("%q: the pool has\n%q, before\n%q", want, now, before)
 	}
@@ -77,13 +82,11 @@ func TestSendVolume(t *testing.T) {
 	w.Must(os.Chown(old, 1000, 1001))
 	w.pod("uses", nil, "data")
 	w.Eventually("the pod has its node", func() bool { return w.nodeOf("uses") == a.node })
-	if stream, said, err := a.sends(data.Name); err == nil || len(stream) > 0 ||
-		!strings.Contains(said, "pod "+w.Namespace+"/uses uses volume "+data.Name) {
-		t.Errorf("%v, %d bytes\n%s", err, len(stream), said)
+	part, told := a.sends(data.Name)
+	if told.fails("pod " + w.Namespace + "/uses uses volume " + data.Name); len(part) > 0 {
+		t.Errorf("%d bytes of a volume that is used", len(part))
 	}
-	if _, said, err := b.sends(data.Name); err == nil || !strings.Contains(said, "is named") {
-		t.Errorf("from the other node: %v\n%s", err, said)
-	}
+	b.sendsNothing(data.Name, "is named")
 	w.deletePod("uses")
 	older := a.sent(data.Name)
 	a.aborts("data", data.Name)
@@ -95,11 +98,11 @@ func TestSendVolume(t *testing.T) {
 	b.refusesStream(slices.Replace(slices.Clone(stream), 2000, 2001, stream[2000]^1), "damaged")
 	b.refusesStream(append([]byte("x"), stream...), "does not begin")
 	a.refusesStream(stream, "the pool has a volume of this name")
-	if out, _ := a.Call("volumes", "fast"); !strings.Contains(out, "sent") {
-		t.Errorf("it is sent, and said to be\n%s", out)
-	}
+	a.call("volumes", "fast").says("sent")
 	w.pod("waits", nil, "data")
-	b.diesReceiving(stream, data.Name)
+	dies, _ := b.receivesMost(stream, data.Name)
+	w.Must(dies.Process.Kill())
+	_ = dies.Wait()
 	b.showsNothing()
 	k := w.killer()
 	k.input = stream
@@ -108,59 +111,39 @@ func TestSendVolume(t *testing.T) {
 		t.Errorf("killed at %q\n%s", k.at, said)
 	}
 	now := b.follows("data")
-	if _, err := w.WaitEvent(w.Soon(), w.claimNamed("data"), "VolumeMoved"); err != nil {
-		t.Error(err)
-	}
+	w.event(w.get("data"), "VolumeMoved")
 	if now.UID == data.UID || now.Spec.ClaimRef.UID != data.Spec.ClaimRef.UID {
 		t.Errorf("the volume is %+v", now)
 	}
 	same(t, old, cluster.PathOf(now))
 	b.wantTree(append(before, pool.Of(data.Name)...)...)
 	w.Eventually("the pod follows", func() bool { return w.nodeOf("waits") == b.node })
-	if out, code := a.Call("volume", "send", "--abort", data.Name); code != 1 ||
-		!strings.Contains(out, "it was received") {
-		t.Errorf("taken back too late: exit code %d\n%s", code, out)
-	}
-	if said, err := b.receives(stream); err != nil || !strings.Contains(said, "received before") {
-		t.Errorf("once more: %v\n%s", err, said)
-	}
+	a.call("volume", "send", "--abort", data.Name).ends(1, "it was received")
+	b.receives(stream).ends(0, "received before")
 	b.refusesStream(older, "the pool has a volume of this name")
-	if out, code := b.Call("volume", "drop", data.Name); code != 1 ||
-		!strings.Contains(out, "has a PersistentVolume: delete its claim") {
-		t.Errorf("dropped where it is in use: exit code %d\n%s", code, out)
-	}
-	a.Kill()
-	a.run() // it looks at all records
+	b.call("volume", "drop", data.Name).ends(1, "has a PersistentVolume: delete its claim")
+	a.again() // it looks at all records
 	w.Eventually("the old copy is retained", func() bool {
 		out, _ := a.Call("volumes", "fast")
 		return strings.Contains(out, data.Name) && strings.Contains(out, "retained")
 	})
 	a.wantData(old, "data")
-	if out, code := a.Call("volume", "drop", data.Name); code != 0 {
-		t.Errorf("drop: exit code %d\n%s", code, out)
-	}
+	a.call("volume", "drop", data.Name).ends(0)
 	a.wantTree(pool.Of(csi.Name)...)
 
 	w.deletePod("waits")
-	if said, err := a.receives(b.sent(data.Name)); err != nil {
-		t.Errorf("back: %v\n%s", err, said)
-	}
+	a.receives(b.sent(data.Name)).ends(0)
 	a.follows("data")
-	if said, err := b.receives(a.sent(csi.Name)); err != nil {
-		t.Errorf("csi: %v\n%s", err, said)
-	}
+	b.receives(a.sent(csi.Name)).ends(0)
 	b.follows("csi")
-	w.DeleteClaim("csi")
-	w.Must(w.WaitVolumeGone(w.Soon(), csi.Name))
+	w.Removes("csi", csi.Name)
 	b.wantTree(append(before, pool.Of(data.Name)...)...) // the copy that was sent
 }
 
 // aborts takes a volume back that was sent, and wants its claim to have it here.
 func (h *host) aborts(claim, pv string) {
 	h.w.Helper()
-	if out, code := h.Call("volume", "send", "--abort", pv); code != 0 {
-		h.w.Fatalf("exit code %d\n%s", code, out)
-	}
+	h.call("volume", "send", "--abort", pv).ends(0)
 	h.follows(claim)
 }
 
@@ -174,21 +157,18 @@ func (h *host) showsNothing() {
 	}
 }
 
-// diesReceiving kills a call in the middle of the data.
-func (h *host) diesReceiving(stream []byte, pv string) {
+// receivesMost calls receive with a part of the stream, of which some is on the disk then.
+func (h *host) receivesMost(stream []byte, pv string) (c *exec.Cmd, in io.WriteCloser) {
 	h.w.Helper()
-	c := h.Command("volume", "receive", "fast")
-	in, err := c.StdinPipe()
-	h.w.Must(err)
+	c = h.Command("volume", "receive", "fast")
+	in = need(c.StdinPipe())(h.w)
 	h.w.Must(c.Start())
-	_, err = in.Write(stream[:len(stream)*3/4])
-	h.w.Must(err)
+	need(in.Write(stream[:len(stream)*3/4]))(h.w)
 	h.w.Eventually("some of it came", func() bool {
 		some, _ := os.ReadDir(filepath.Join(h.ours("staging"), pv))
 		return len(some) > 0
 	})
-	h.w.Must(c.Process.Kill())
-	_ = c.Wait()
+	return c, in
 }
 
 // same compares two directories with diff(1), and the owner of the directories themselves.
@@ -212,10 +192,8 @@ func (w *environment) rewritten(stream []byte, change func(*follow.Head)) []byte
 	w.Must(err)
 	change(&head)
 	var other bytes.Buffer
-	e, err := follow.WriteHead(&other, head)
-	w.Must(err)
-	_, err = io.Copy(e, rest)
-	w.Must(err)
+	e := need(follow.WriteHead(&other, head))(w)
+	need(io.Copy(e, rest))(w)
 	w.Must(e.End())
 	return other.Bytes()
 }
@@ -235,27 +213,20 @@ func TestReceiveRefuses(t *testing.T) {
 	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Entries = 0 }), "more data than")
 	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Bytes = 1 << 40 }), "has no room")
 	marker := b.ours("pool.json")
-	was, err := os.ReadFile(marker)
-	w.Must(err)
+	was := need(os.ReadFile(marker))(w)
 	other := b.marker(marker)
 	other["cluster"] = "another"
-	text, err := json.Marshal(other)
-	w.Must(err)
+	text := need(json.Marshal(other))(w)
 	w.Must(os.WriteFile(marker, text, 0o600))
 	b.refusesStream(stream, "OtherCluster")
 	w.Must(os.WriteFile(marker, was, 0o600))
 	w.retain(pv.Name)
 	w.DeleteClaim("data")
-	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.refusesStream(stream, "is another one than the volume's")
-	if out, code := a.Call("volume", "drop", pv.Name); code != 1 ||
-		!strings.Contains(out, "has a PersistentVolume") {
-		t.Errorf("drop of a released volume: exit code %d\n%s", code, out)
-	}
-	w.deleteVolume(pv.Name)
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	a.call("volume", "drop", pv.Name).ends(1, "has a PersistentVolume")
+	w.removesVolume(pv.Name)
 	w.Eventually("it is retained", func() bool {
 		out, code := a.Call("volume", "drop", pv.Name)
 		return code == 0 && strings.Contains(out, "dropped "+pv.Name)
@@ -276,19 +247,14 @@ func TestReceiveBackup(t *testing.T) {
 	if out, _ := a.Call("volumes", "fast"); strings.Contains(out, "sent") {
 		t.Errorf("it was only backed up, and is said to be\n%s", out)
 	}
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Removes("data", pv.Name)
 	b.refusesStream(stream, "with --new-cluster")
 	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.refusesStream(stream, "is not its own", "--new-cluster")
 	w.DeleteClaim("data")
-	if out, code := b.Call("pool", "cordon", "fast"); code != 0 {
-		t.Error(out)
-	}
+	b.call("pool", "cordon", "fast").ends(0)
 	b.refusesStream(stream, "PoolCordoned", "--new-cluster")
-	if out, code := b.Call("pool", "uncordon", "fast"); code != 0 {
-		t.Error(out)
-	}
+	b.call("pool", "uncordon", "fast").ends(0)
 	k.input = stream
 	k.toTheEnd(b, "volume", "receive", "fast", "--new-cluster", "--claims",
 		"--class", class+"="+w.Class("new", immediate))
@@ -297,7 +263,7 @@ func TestReceiveBackup(t *testing.T) {
 		corev1.PersistentVolumeReclaimDelete || len(k.at) < 4 {
 		t.Errorf("killed at %q: %+v", k.at, now)
 	}
-	w.Must(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Delete(w.Ctx, "data",
+	w.Must(w.pvcs().Delete(w.Ctx, "data",
 		metav1.DeleteOptions{}))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 }

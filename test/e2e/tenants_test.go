@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -31,21 +30,18 @@ func TestClassByAnnotation(t *testing.T) {
 	h := w.newHost("a").run()
 	kept := w.Class("kept", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
 	forbidden := w.Class("forbidden", immediate)
-	_, err := w.Client().CoreV1().ResourceQuotas(w.Namespace).Create(w.Ctx, &corev1.ResourceQuota{
+	createIn(w, w.Client().CoreV1().ResourceQuotas(w.Namespace), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "classes"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceName(forbidden + ".storageclass.storage.k8s.io/persistentvolumeclaims"): resource.MustParse("0")}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
-	w.claim("data", forbidden, "1Mi", annotate(classBeta, kept), on)
-	pv := w.Bound("data")
+	pv := w.bound("data", forbidden, "1Mi", annotate(classBeta, kept), on)
 	if pv.Spec.StorageClassName != kept || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("the volume is of class %s with policy %s, want that of the annotation, %s with Retain",
 			pv.Spec.StorageClassName, pv.Spec.PersistentVolumeReclaimPolicy, kept)
 	}
 	w.DeleteClaim("data")
-	_, err = w.WaitVolumePhase(w.Soon(), pv.Name, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(pv.Name, corev1.VolumeReleased)
 	if _, err := os.Stat(h.mount + "/" + pv.Name); err != nil {
 		t.Errorf("the data of a claim of a class with policy Retain: %v", err)
 	}
@@ -56,9 +52,7 @@ func TestMissingClass(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	c := w.claim("data", w.Namespace+"-gone", "1Mi", annotate(selectedNode, h.node), annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner))
-	if message := w.refused(c, "ClassNotFound"); !strings.Contains(message, "does not exist") {
-		t.Error(message)
-	}
+	w.refused(c, "ClassNotFound", "does not exist")
 }
 
 // Sizes that no number of 64 bits holds have no room anywhere. Kubernetes takes them.
@@ -69,15 +63,12 @@ func TestSizesBeyondNumbers(t *testing.T) {
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	for name, size := range map[string]string{"e100": "100E", "e19": "1e19", "e30": "1e30", "top": "9223372036854775808"} {
 		claim := w.claim(name, class, size, on)
-		if got := w.refused(claim, "NotEnoughSpace"); !strings.Contains(got, "the claim requests ") {
-			t.Errorf("%s: %q", size, got)
-		}
+		w.refused(claim, "NotEnoughSpace", "the claim requests ")
 	}
 	w.claim("tiny", class, "1500m", on) // a byte and a half
 	pv := w.Bound("tiny")
 	h.wantTree(pool.Of(pv.Name)...)
-	record, err := os.ReadFile(h.ours("volumes/" + pv.Name + ".json"))
-	w.Must(err)
+	record := need(os.ReadFile(h.ours("volumes/" + pv.Name + ".json")))(w)
 	if !strings.Contains(string(record), `"requested":2,`) && !strings.Contains(string(record), `"requested": 2,`) {
 		t.Errorf("the record is %s", record)
 	}
@@ -92,21 +83,14 @@ func TestAttributesClass(t *testing.T) {
 	class, gold := w.Class("c", immediate), "gold"
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	claim := w.claim("gold", class, "1Mi", on, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = &gold })
-	if got := w.refused(claim, "AttributesClassUnsupported"); !strings.Contains(got, `"gold"`) {
-		t.Errorf("%q", got)
-	}
+	w.refused(claim, "AttributesClassUnsupported", `"gold"`)
 	plain := w.claim("plain", class, "1Mi", on)
 	pv := w.Bound("plain")
-	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
-	_, err := claims.Patch(w.Ctx, "plain", types.MergePatchType, []byte(
-		`{"spec":{"volumeAttributesClassName":"silver"}}`), metav1.PatchOptions{})
-	w.Must(err)
-	got := w.refused(plain, "AttributesClassUnsupported")
-	if !strings.Contains(got, `"silver": the volume stays as it is`) {
-		t.Errorf("of a bound claim: %q", got)
-	}
+	claims := w.pvcs()
+	patchIn(w, claims, "plain", `{"spec":{"volumeAttributesClassName":"silver"}}`)
+	w.refused(plain, "AttributesClassUnsupported", `"silver": the volume stays as it is`)
 	pv.Spec.VolumeAttributesClassName = &gold
-	if _, err := w.Client().CoreV1().PersistentVolumes().Update(w.Ctx, pv, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
+	if _, err := w.pvs().Update(w.Ctx, pv, metav1.UpdateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a hostPath volume with an attributes class: %v; then it could be supported", err)
 	}
 	h.wantTree(pool.Of(pv.Name)...)
@@ -147,10 +131,8 @@ func TestTooLargeOnce(t *testing.T) {
 		w.Must(h.Signal(syscall.SIGHUP))
 		w.Eventually("it is said again", func() bool { return strings.Count(h.Log(), "reason=NotEnoughSpace") >= i+2 })
 	}
-	w.claim("after", class, "1Mi", on)
-	w.Bound("after")
-	events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID) + ",reason=NotEnoughSpace"})
-	w.Must(err)
+	w.bound("after", class, "1Mi", on)
+	events := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID) + ",reason=NotEnoughSpace"})
 	if len(events.Items) != 1 {
 		t.Errorf("%d events, want one: %+v", len(events.Items), events.Items)
 	}
@@ -174,7 +156,7 @@ func TestMemoryOfPendingClaims(t *testing.T) {
 	}
 	large := annotate("large", strings.Repeat("x", 250<<10))
 	ours := annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner)
-	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	claims := w.pvcs()
 	w.each(n, func(name string) error {
 		c := cluster.Claim(w.Namespace, name, "none", "1Mi")
 		large(c)
@@ -187,8 +169,7 @@ func TestMemoryOfPendingClaims(t *testing.T) {
 	}
 	w.Eventually("all are looked at", told(1))
 	followed := h.memory()
-	h.Kill()
-	h.run()
+	h.again()
 	w.Eventually("all are looked at again", told(2))
 	t.Logf("%d claims of 250 KiB: resident %s, while they came %s, begun with them %s", n, idle, followed, h.memory())
 	for _, m := range []memory{followed, h.memory()} {
@@ -225,7 +206,6 @@ func (m memory) String() string { return fmt.Sprintf("%d MiB (%d at most)", m.no
 
 func (h *host) memory() memory {
 	h.w.Helper()
-	status, err := process.Status(h.PID())
-	h.w.Must(err)
+	status := need(process.Status(h.PID()))(h.w)
 	return memory{status["VmRSS"] >> 10, status["VmHWM"] >> 10}
 }

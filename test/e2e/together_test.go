@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -20,8 +19,7 @@ func (w *environment) podOn(node, name string, claims ...string) {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
 	p.Spec.NodeName = node
-	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
-	w.Must(err)
+	createIn(w, w.pods(), p)
 }
 
 // The claims of a pod that names its node get their volumes there, also those of an alias's class;
@@ -37,9 +35,7 @@ func TestPodThatNamesItsNode(t *testing.T) {
 	began := time.Now()
 	w.podOn(h.node, "direct", "data", "old")
 	for _, name := range []string{"data", "old"} {
-		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] != h.node {
-			t.Errorf("%s is on %s", name, pv.Labels["hostpath-provisioner/node"])
-		}
+		w.boundOn(name, h)
 	}
 	t.Logf("bound after %s", time.Since(began))
 
@@ -49,16 +45,12 @@ func TestPodThatNamesItsNode(t *testing.T) {
 	one, two := w.claim("one", class, "40Mi"), w.claim("two", small, "50Mi")
 	w.podOn(h.node, "large", "one", "two")
 	for _, c := range []*corev1.PersistentVolumeClaim{one, two} {
-		told := w.refused(c, "NotEnoughSpace")
-		if !strings.Contains(told, "the claims of pod large request 90.0 MiB together (one 40Mi, two 50Mi), and ") {
-			t.Errorf("told %q", told)
-		}
+		w.refused(c, "NotEnoughSpace", "the claims of pod large request 90.0 MiB together (one 40Mi, two 50Mi), and ")
 		if node := w.get(c.Name).Annotations[selectedNode]; node != "" {
 			t.Errorf("claim %s has node %q", c.Name, node)
 		}
 	}
-	w.claim("late", class, "1Mi")
-	w.Bound("late")
+	w.bound("late", class, "1Mi")
 	if node := w.get(taken.Name).Annotations[selectedNode]; node != "another-node" {
 		t.Errorf("a claim of another node has node %q now", node)
 	}
@@ -84,9 +76,7 @@ func TestClaimsOfAPod(t *testing.T) {
 	w.deletePod("db")
 	w.pod("again", []string{small.node, large.node}, "data", "wal")
 	for _, name := range []string{"data", "wal"} {
-		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] != large.node {
-			t.Errorf("%s is on %s", name, pv.Labels["hostpath-provisioner/node"])
-		}
+		w.boundOn(name, large)
 	}
 
 	// What no node can provide keeps the others waiting.
@@ -96,10 +86,7 @@ func TestClaimsOfAPod(t *testing.T) {
 		c.Spec.VolumeMode = &mode
 	})
 	w.pod("raw", []string{large.node}, "fine", "block")
-	told := w.refused(fine, "BlockModeUnsupported")
-	if !strings.Contains(told, "claim block of pod raw, which uses this one, too, cannot have its volume: volumeMode Block") {
-		t.Errorf("told %q", told)
-	}
+	w.refused(fine, "BlockModeUnsupported", "claim block of pod raw, which uses this one, too, cannot have its volume: volumeMode Block")
 	large.wantPromised(90 << 20)
 }
 
@@ -116,10 +103,7 @@ func TestClaimsOfAPodOnSeveralDisks(t *testing.T) {
 		w.claim(names[i], class, "20Mi")
 	}
 	w.pod("four", []string{s.node}, names...)
-	told := w.refused(w.claimNamed("data-3"), "NotEnoughSpace")
-	if !strings.Contains(told, "the claims of pod four request 80.0 MiB together") {
-		t.Errorf("told %q", told)
-	}
+	w.refused(w.get("data-3"), "NotEnoughSpace", "the claims of pod four request 80.0 MiB together")
 	if made := s.holding("pvc-"); len(made) > 0 {
 		t.Errorf("made: %q", made)
 	}
@@ -145,9 +129,7 @@ func (h *host) wantPromised(bytes uint64) {
 // on a control plane with the limits of Kubernetes.
 func TestPodsRaceForTheLastSpace(t *testing.T) {
 	if os.Getenv("HOSTPATH_RACE") == "full" {
-		t.Parallel()
-		own := fixture.OwnPlane(t, "--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0")
-		w := &environment{fixture.New(t, own, "race-")}
+		w := ownEnvironment(t, "--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0")
 		w.driver()
 		w.podsOfThree(4, 10, 50, "2400Ki")
 		return
@@ -183,8 +165,7 @@ func (w *environment) podsOfThree(nodes, fit, pods int, size string) {
 	w.Logf("%d pods are scheduled after %s", nodes*fit, time.Since(began))
 	told := map[string]bool{}
 	w.Eventually("each pod that waits is told why", func() bool {
-		events, err := w.Client().CoreV1().Events(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-		w.Must(err)
+		events := listIn(w, w.events())
 		for _, e := range events.Items {
 			if e.Reason == "NotEnoughSpace" || e.Reason == "NoNodeFits" {
 				told[strings.Split(e.InvolvedObject.Name, "-")[0][1:]] = true
@@ -194,8 +175,7 @@ func (w *environment) podsOfThree(nodes, fit, pods int, size string) {
 	})
 	w.Logf("all are told after %s", time.Since(began))
 	bound := map[string]int{}
-	list, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := listIn(w, w.pvcs())
 	for _, c := range list.Items {
 		if c.Status.Phase == corev1.ClaimBound {
 			bound[strings.Split(c.Name, "-")[0]]++
@@ -220,16 +200,14 @@ func (w *environment) scheduled() (n int) {
 	w.Helper()
 	waiting := 0
 	w.eachWaits(func(string) bool { waiting++; return true })
-	list, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := listIn(w, w.pods())
 	return len(list.Items) - waiting
 }
 
 // eachWaits reports whether something is so of each pod without a node.
 func (w *environment) eachWaits(is func(pod string) bool) bool {
 	w.Helper()
-	list, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := listIn(w, w.pods())
 	for _, p := range list.Items {
 		if p.Spec.NodeName == "" && !is(p.Name) {
 			return false

@@ -58,8 +58,7 @@ func TestUsedWithoutQuotas(t *testing.T) {
 	w.Must(os.Link(file, file+"-2"))
 	w.Must(os.Symlink(filepath.Join(h.mount, small.Name, "file"), file+"-3"))
 	hosttest.Run(t, "sync")
-	h.Kill()
-	h.run()
+	h.again()
 
 	var rows map[string]usedRow
 	w.Eventually("the volumes are measured", func() bool {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -37,9 +36,8 @@ func (w *environment) newWeb(text string) *web {
 	o.file = filepath.Join(o.dir, "web.yml")
 	o.authority.Write(w, o.dir, "node-a")
 	o.write(text)
-	config, err := os.ReadFile(o.Path("etc", "config.toml"))
-	w.Must(err)
-	w.Must(o.Configure(fmt.Sprintf("metrics_web_config = %q\n", o.file) + strings.Replace(string(config), address, "0.0.0.0:"+o.port, 1)))
+	config := o.config()
+	w.Must(o.Configure(fmt.Sprintf("metrics_web_config = %q\n", o.file) + strings.Replace(config, address, "0.0.0.0:"+o.port, 1)))
 	own := o.authority.Client(w, "prometheus")
 	o.client, o.known = o.newClient(), o.newClient(own)
 	return o
@@ -53,8 +51,7 @@ func (o *web) newClient(own ...tls.Certificate) *http.Client {
 // write replaces the file, with the hash of the password for HASH.
 func (o *web) write(text string) {
 	o.w.Helper()
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
-	o.w.Must(err)
+	hash := need(bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost))(o.w)
 	certs.Replace(o.w, o.file, []byte(strings.ReplaceAll(text, "HASH", string(hash))))
 }
 
@@ -116,10 +113,7 @@ func TestMetricsForAnotherHost(t *testing.T) {
 
 	o.write(encrypted + "  client_auth: RequireAndVerifyClientCert\n")
 	mistake := "metrics_web_config: " + o.file + ": yaml: unmarshal errors: line 4: field client_auth not found in type web.TLSConfig"
-	out, code := o.Call("check", "--config-only")
-	if code != 2 || !strings.Contains(out, "config.toml:1: "+mistake+"\n") {
-		t.Errorf("check: exit code %d\n%s", code, out)
-	}
+	o.call("check", "--config-only").ends(2, "config.toml:1: "+mistake+"\n")
 	o.w.Must(o.Signal(syscall.SIGHUP))
 	o.w.Eventually("the reload is refused", func() bool { return strings.Contains(o.Log(), "was not reloaded") })
 	o.wantScrape("after a mistake", o.known, "https", "", refused, "")

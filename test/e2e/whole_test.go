@@ -40,12 +40,9 @@ func TestAdoptWholeFilesystem(t *testing.T) {
 			w.Eventually("the daemon counts what the claim requests",
 				func() bool { return h.promised() == 1<<20 })
 			class := w.Class("c", immediate)
-			w.claim("ours", class, "10Mi")
-			ours := w.Bound("ours")
-			h.Kill()
-			h.run()
-			w.claim("later", class, "10Mi")
-			w.Bound("later")
+			ours := w.bound("ours", class, "10Mi")
+			h.again()
+			w.bound("later", class, "10Mi")
 			if got := h.recorded(theirs.Name); got != 1<<20 {
 				t.Errorf("the record of the adopted volume says %d bytes, that of another %d", got,
 					h.recorded(ours.Name))

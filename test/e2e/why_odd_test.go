@@ -40,7 +40,7 @@ func TestWhyOdd(t *testing.T) {
 	a.why(admin, "pod", "here", "waits for: the kubelet of node "+a.node+": it starts the pod",
 		"kubectl describe pod here -n "+w.Namespace)
 
-	class := *w.claimNamed("data").Spec.StorageClassName
+	class := *w.get("data").Spec.StorageClassName
 	w.claim("takes", class, "1Mi", func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.VolumeName = data.Name
 	})

@@ -19,10 +19,7 @@ import (
 // why asks about an object, and wants each of these texts on the page.
 func (h *host) why(kubeconfig, kind, name string, want ...string) string {
 	h.w.Helper()
-	out, code := h.Call("why", kind, name, "-n", h.w.Namespace, "--kubeconfig", kubeconfig)
-	if code != 0 {
-		h.w.Errorf("why %s %s: exit code %d", kind, name, code)
-	}
+	out := h.call("why", kind, name, "-n", h.w.Namespace, "--kubeconfig", kubeconfig).ends(0)
 	for _, text := range want {
 		if !strings.Contains(out, text) {
 			h.w.Errorf("why %s %s: no %q in\n%s", kind, name, text, out)
@@ -46,8 +43,7 @@ func TestWhy(t *testing.T) {
 
 	large := w.claim("large", waits, "900Gi")
 	w.pod("large", []string{a.node, b.node}, "large")
-	_, err := w.WaitEvent(w.Soon(), large, "NoNodeFits")
-	w.Must(err)
+	w.event(large, "NoNodeFits")
 	page := a.why(admin, "pod", "large", "waits for: claim "+w.Namespace+"/large", "too little",
 		"the scheduler, which chooses a node for pod large", "explain NoNodeFits", a.node, b.node)
 	if strings.Contains(page, "not seen") {
@@ -103,9 +99,8 @@ func (w *environment) whyJSON(h *host, kubeconfig, claim string) (page why.Page)
 // whyAsJSON wants the events of a claim and of its volume in what programs read.
 func (w *environment) whyAsJSON(h *host, kubeconfig string, volume *corev1.PersistentVolume) {
 	w.Helper()
-	claim := w.claimNamed("data")
-	_, err := w.WaitEvent(w.Soon(), claim, plan.ReasonProvisioningSucceeded)
-	w.Must(err)
+	claim := w.get("data")
+	w.event(claim, plan.ReasonProvisioningSucceeded)
 	w.marked(volume)
 	page := w.whyJSON(h, kubeconfig, "data")
 	if len(page.Parts) != 1 || page.Parts[0].Object != "volume "+volume.Name ||
@@ -127,36 +122,30 @@ func (w *environment) whyAsJSON(h *host, kubeconfig string, volume *corev1.Persi
 // marked makes an event of another program about a volume.
 func (w *environment) marked(volume *corev1.PersistentVolume) {
 	w.Helper()
-	_, err := w.Client().CoreV1().Events("default").Create(w.Ctx, &corev1.Event{
+	createIn(w, w.Client().CoreV1().Events("default"), &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "marked-", Namespace: "default"},
 		InvolvedObject: corev1.ObjectReference{Kind: "PersistentVolume", Name: volume.Name,
 			UID: volume.UID},
 		Type: corev1.EventTypeNormal, Reason: "Marked", Message: "by a person", Count: 1,
 		LastTimestamp: metav1.Now(),
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 }
 
 // reader writes a kubeconfig of who may read claims alone.
 func (w *environment) reader() string {
 	w.Helper()
 	const name = "reader"
-	_, err := w.Client().CoreV1().ServiceAccounts(w.Namespace).Create(w.Ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = w.Client().RbacV1().Roles(w.Namespace).Create(w.Ctx, &rbacv1.Role{
+	file := hosttestDir(w.T, "reader") + "/kubeconfig"
+	account := w.account(name, file)
+	createIn(w, w.Client().RbacV1().Roles(w.Namespace), &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Verbs: []string{"get"},
 			Resources: []string{"persistentvolumeclaims"}}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	_, err = w.Client().RbacV1().RoleBindings(w.Namespace).Create(w.Ctx, &rbacv1.RoleBinding{
+	})
+	createIn(w, w.Client().RbacV1().RoleBindings(w.Namespace), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.Namespace, Name: name}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	file := hosttestDir(w.T, "reader") + "/kubeconfig"
-	w.Must(w.ServiceAccountKubeconfig(w.Ctx, w.Namespace, name, "", file))
+		Subjects:   []rbacv1.Subject{account},
+	})
 	return file
 }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -21,12 +20,8 @@ func TestWritablePool(t *testing.T) {
 	w.Must(h.WaitStatus(w.Soon(), "pool fast is closed: "+h.mount+" has mode 0777"))
 	waits := w.claim("waits", class, "1Mi")
 	w.refused(waits, "PoolClosed")
-	if out, code := h.Call("check", "fast"); code == 0 || !strings.Contains(out, "closed: WritableByOthers") || !strings.Contains(out, "hostpath-provisioner prepare fast") {
-		t.Errorf("check: exit code %d\n%s", code, out)
-	}
-	if out, code := h.Call("prepare", "fast"); code != 0 || !strings.Contains(out, "changed the mode of "+h.mount+" from 0777 to 0755") {
-		t.Errorf("prepare: exit code %d\n%s", code, out)
-	}
+	h.call("check", "fast").fails("closed: WritableByOthers", "hostpath-provisioner prepare fast")
+	h.call("prepare", "fast").ends(0, "changed the mode of "+h.mount+" from 0777 to 0755")
 	after := w.Bound("waits")
 	h.wantTree(pool.Of(before.Name, after.Name)...)
 }
@@ -41,13 +36,9 @@ func TestPoolInsideAnother(t *testing.T) {
 	inside := filepath.Join(h.mount, "volume", "deep")
 	w.Must(os.MkdirAll(inside, 0o700))
 	hosttest.Mount(t, "--bind", inside, again)
-	if out, code := h.Call("prepare", "second"); code == 0 || !strings.Contains(out, "share directories of one filesystem by a bind mount") {
-		t.Errorf("prepare: exit code %d\n%s", code, out)
-	}
+	h.call("prepare", "second").fails("share directories of one filesystem by a bind mount")
 	h.run()
 	w.Must(h.WaitStatus(w.Soon(), "1 of 2 pools open"))
-	if out, code := h.Call("check"); code == 0 || !strings.Contains(out, "pool second: PoolsOverlap: ") {
-		t.Errorf("check: exit code %d\n%s", code, out)
-	}
+	h.call("check").fails("pool second: PoolsOverlap: ")
 	h.made("first", w.Class("c", immediate))
 }

@@ -128,9 +128,7 @@ func TestFiftyNodes(t *testing.T) {
 		w.DeleteClaim(fmt.Sprint("data-", i))
 	}
 	w.onEach(hosts)
-	for _, pv := range pvs {
-		w.Must(w.WaitVolumeGone(w.Soon(), pv))
-	}
+	w.Gone(pvs...)
 	gone := counter.take()
 	t.Logf("%d claims on %d nodes removed with: %s", claims, nodes, words(gone))
 	// On a busy host more nodes come to the end of the delays after which they delete the object and

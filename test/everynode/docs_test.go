@@ -14,13 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // page is the first block of docs/every-node.md in a language.
 func page(w *environment, language string) string {
 	w.Helper()
-	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "every-node.md"))
-	w.Must(err)
+	text := hosttest.Need(os.ReadFile(filepath.Join(rig.Root(), "docs", "every-node.md")))(w)
 	m := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$").FindStringSubmatch(string(text))
 	if m == nil {
 		w.Fatalf("the page has no block of %s", language)
@@ -47,8 +48,7 @@ func TestPage(t *testing.T) {
 	w.onEach(hosts, pv.Name)
 	w.deleteDaemonSet("agent")
 	w.endPods("agent")
-	w.DeleteClaim("agent-state")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Removes("agent-state", pv.Name)
 	w.onEach(hosts)
 	leases, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/tombstone"})
 	w.Must(err)

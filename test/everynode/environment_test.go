@@ -164,8 +164,7 @@ func (w *environment) podOn(name string, h *host, claims ...string) string {
 			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{h.node}}},
 		}}},
 	}}
-	_, err := w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{})
-	w.Must(err)
+	hosttest.Need(w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{}))(w)
 	return name
 }
 

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // recorded waits until a node's directory of a volume is recorded with this size.
@@ -58,10 +60,8 @@ func TestExpandWhereThereIsRoom(t *testing.T) {
 		t.Errorf("the node that has not the room has %d bytes in its record", got)
 	}
 	w.Must(w.Request("data", "1Ti"))
-	claim, err := w.WaitClaim(w.Soon(), w.Namespace, "data", w.Infeasible())
-	w.Must(err)
-	_, err = w.WaitEvent(w.Soon(), claim, "NotEnoughSpace")
-	w.Must(err)
+	claim := hosttest.Need(w.WaitClaim(w.Soon(), w.Namespace, "data", w.Infeasible()))(w)
+	hosttest.Need(w.WaitEvent(w.Soon(), claim, "NotEnoughSpace"))(w)
 	if w.Older(cluster.ResizeStates) {
 		return // the request stays
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // That an object is absent is no proof that its claim is gone. These tests make it absent in each
@@ -117,8 +119,7 @@ func TestNeverPublished(t *testing.T) {
 	h.Kill()
 	for name, pv := range map[string]string{"empty": empty, "full": full} {
 		record := filepath.Join(h.ours("volumes"), pv+".json")
-		text, err := os.ReadFile(record)
-		w.Must(err)
+		text := hosttest.Need(os.ReadFile(record))(w)
 		w.Must(os.WriteFile(record, []byte(strings.Replace(string(text), "{", "{"+unpublished+",", 1)), 0o600))
 		w.DeleteClaim(name)
 		w.forceOff(pv)
@@ -141,8 +142,7 @@ func TestObjectMadeAgain(t *testing.T) {
 		h.write(pv)
 	}
 	off.Kill()
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
+	w.Removes("data", pv)
 	a.wantTree()
 	object.ObjectMeta = metav1.ObjectMeta{Name: pv}
 	object.Spec.ClaimRef, object.Spec.PersistentVolumeReclaimPolicy = nil, corev1.PersistentVolumeReclaimRetain
@@ -179,12 +179,9 @@ func TestAnotherCluster(t *testing.T) {
 		h.published(empty)
 	}
 	moved.Kill()
-	w.DeleteClaim("data")
-	w.DeleteClaim("empty")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
-	w.Must(w.WaitVolumeGone(w.Soon(), empty))
-	own, err := os.ReadFile(moved.kubeconfig)
-	w.Must(err)
+	w.Removes("data", pv)
+	w.Removes("empty", empty)
+	own := hosttest.Need(os.ReadFile(moved.kubeconfig))(w)
 	w.Must(other.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", moved.kubeconfig))
 	w.Must(other.AddNode(w.Ctx, moved.node, nil))
 	moved.run()
@@ -225,8 +222,7 @@ func TestRestored(t *testing.T) {
 		h.published(empty)
 	}
 	off.Kill()
-	w.DeleteClaim("old")
-	w.Must(w.WaitVolumeGone(w.Soon(), old))
+	w.Removes("old", old)
 	on.wantTree(pool.Of(pv, empty)...)
 	w.Must(plane.Kill())
 	w.Must(os.RemoveAll(etcdOf(plane)))
@@ -277,8 +273,7 @@ func TestWriterDied(t *testing.T) {
 		h.wantTree(pool.Of(pv)...)
 		h.wantData(pv)
 	}
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
+	w.Removes("data", pv)
 	w.onEach(hosts)
 }
 
@@ -309,9 +304,6 @@ func TestPartComesBack(t *testing.T) {
 	}
 	hosts[2].wantTree("ours/trash/"+pv+"~", "ours/volumes/"+pv+".json")
 	hosts[2].wantData(filepath.Join(".hostpath-provisioner", "trash", pv+"~"))
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
-	for _, h := range hosts {
-		h.wantTree()
-	}
+	w.Removes("data", pv)
+	w.onEach(hosts)
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // A DaemonSet on three nodes with one claim: each pod's node has a directory of its own, and when
@@ -34,11 +36,8 @@ func TestDaemonSet(t *testing.T) {
 		}
 	}
 	w.deleteDaemonSet("agent")
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
-	for _, h := range hosts {
-		h.wantTree()
-	}
+	w.Removes("data", pv)
+	w.onEach(hosts)
 }
 
 func (w *environment) three() []*host {
@@ -71,14 +70,9 @@ func TestImmediate(t *testing.T) {
 		pvs = append(pvs, w.claim(name, class, "1Mi"))
 		w.wantVolume(w.Bound(name))
 	}
-	for _, h := range hosts {
-		h.wantTree(pool.Of(pvs...)...)
-	}
-	w.DeleteClaim("one")
-	w.Must(w.WaitVolumeGone(w.Soon(), pvs[0]))
-	for _, h := range hosts {
-		h.wantTree(pool.Of(pvs[1:]...)...)
-	}
+	w.onEach(hosts, pvs...)
+	w.Removes("one", pvs[0])
+	w.onEach(hosts, pvs[1:]...)
 }
 
 // A node that joins the cluster later gets the directories of the volumes that there are, and only
@@ -90,15 +84,12 @@ func TestJoinsLater(t *testing.T) {
 	gone, kept := w.claim("gone", class, "1Mi"), w.claim("kept", class, "1Mi")
 	w.Bound("gone")
 	w.Bound("kept")
-	w.DeleteClaim("gone")
-	w.Must(w.WaitVolumeGone(w.Soon(), gone))
+	w.Removes("gone", gone)
 	w.daemonSet("agent", "kept")
 	w.scheduled("agent", a, b)
 	c := w.host("c").run()
 	w.scheduled("agent", c)
-	for _, h := range []*host{a, b, c} {
-		h.wantTree(pool.Of(kept)...)
-	}
+	w.onEach([]*host{a, b, c}, kept)
 }
 
 // written makes a claim and waits until each host has its volume's directory, with data in it.
@@ -123,15 +114,12 @@ func TestOff(t *testing.T) {
 	off.Kill()
 	during := w.claim("during", class, "1Mi")
 	w.Bound("during")
-	w.DeleteClaim("before")
-	w.Must(w.WaitVolumeGone(w.Soon(), before))
+	w.Removes("before", before)
 	again := w.claim("before", class, "1Mi") // another claim of the same name is no reason to keep it
 	w.Bound("before")
 	off.wantData(before)
 	off.run()
-	for _, h := range hosts {
-		h.wantTree(pool.Of(during, again)...)
-	}
+	w.onEach(hosts, during, again)
 	w.Eventually("the log says that a volume was removed because it was deleted meanwhile", func() bool {
 		return strings.Contains(off.Log(), "reason=DeletedLate")
 	})
@@ -182,8 +170,7 @@ func TestChosenNodeCannot(t *testing.T) {
 		return claim.Annotations["volume.kubernetes.io/selected-node"] == b.node
 	})
 	w.wantVolume(w.Bound("data"))
-	_, err := w.WaitPodScheduled(w.Soon(), w.Namespace, pod)
-	w.Must(err)
+	hosttest.Need(w.WaitPodScheduled(w.Soon(), w.Namespace, pod))(w)
 	a.wantTree(pool.Of(pv)...)
 	b.wantTree()
 	b.run()
@@ -200,8 +187,7 @@ func TestOtherPath(t *testing.T) {
 	other.run()
 	w.event(pv, "PathMismatch", other, other.node, a.path, other.path, "must be the same on every node")
 	other.wantTree()
-	w.DeleteClaim("data")
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
+	w.Removes("data", pv)
 	a.wantTree()
 }
 
@@ -221,11 +207,9 @@ func TestRetainAndArchive(t *testing.T) {
 		h.write(archived)
 	}
 	off.Kill()
-	w.DeleteClaim("archived")
+	w.Removes("archived", archived)
 	w.DeleteClaim("retained")
-	w.Must(w.WaitVolumeGone(w.Soon(), archived))
-	_, err := w.WaitVolumePhase(w.Soon(), retained, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(retained, corev1.VolumeReleased)
 	w.deleteVolume(retained)
 	w.Must(w.WaitVolumeGone(w.Soon(), retained))
 	off.run()
@@ -250,8 +234,7 @@ func TestRetainedWhileOff(t *testing.T) {
 	off.Kill()
 	w.retain(pv)
 	w.DeleteClaim("data")
-	_, err := w.WaitVolumePhase(w.Soon(), pv, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(pv, corev1.VolumeReleased)
 	w.deleteVolume(pv)
 	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 	off.run()
@@ -273,8 +256,7 @@ func TestRetainedAfterItsTombstone(t *testing.T) {
 	w.tombstone(pv)
 	w.retain(pv)
 	w.DeleteClaim("data")
-	_, err := w.WaitVolumePhase(w.Soon(), pv, corev1.VolumeReleased)
-	w.Must(err)
+	w.Phase(pv, corev1.VolumeReleased)
 	a.run()
 	w.deleteVolume(pv)
 	w.Must(w.WaitVolumeGone(w.Soon(), pv))
@@ -311,9 +293,7 @@ func TestKilledInBetween(t *testing.T) {
 		victim.run()
 	}
 	slices.Sort(left)
-	for _, h := range hosts {
-		h.wantTree(pool.Of(left...)...)
-	}
+	w.onEach(hosts, left...)
 	w.Eventually("the volume objects are those that are claimed", func() bool {
 		list, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"})
 		w.Must(err)

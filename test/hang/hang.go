@@ -212,9 +212,7 @@ func build(ctx context.Context, p *harness.Program, slack time.Duration) *enviro
 	for i, c := range calls {
 		hung := &pool{name: "net-" + c.name, call: c.name, number: i, dir: filepath.Join(hosttest.Dir(p), "net"), volumes: map[string]string{}}
 		e.add(ctx, hung.name, hung.dir, func() {
-			var err error
-			hung.fs, err = hungfs.Start(hung.dir)
-			p.Must(err, "mounting hungfs")
+			hung.fs = harness.Need(hungfs.Start(hung.dir))(p, "mounting hungfs")
 		})
 		e.pools = append(e.pools, hung)
 	}
@@ -248,8 +246,7 @@ func (e *environment) named(calls ...string) (some []*pool) {
 
 // make makes a claim in a pool that responds, and remembers its volume.
 func (e *environment) make(ctx context.Context, p *pool, claim string) {
-	pv, err := e.Bound(ctx, p.name, claim)
-	e.Must(err, "making a claim in pool "+p.name)
+	pv := harness.Need(e.Bound(ctx, p.name, claim))(e, "making a claim in pool "+p.name)
 	p.volumes[claim] = pv
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // usage is what a process has.
@@ -24,12 +26,10 @@ type usage struct{ kib, threads, descriptors, goroutines int }
 var bound = usage{kib: 16 << 10, threads: 6, descriptors: 4, goroutines: 16}
 
 func (e *environment) usage() usage {
-	status, err := process.Status(e.Daemon.PID())
-	e.Must(err, "reading the daemon's status")
+	status := harness.Need(process.Status(e.Daemon.PID()))(e, "reading the daemon's status")
 	descriptors, err := process.Descriptors(e.Daemon.PID())
 	e.Must(err, "reading the daemon's descriptors")
-	goroutines, err := e.Metric("go_goroutines")
-	e.Must(err, "reading the daemon's metrics")
+	goroutines := harness.Need(e.Metric("go_goroutines"))(e, "reading the daemon's metrics")
 	return usage{kib: status["VmRSS"], threads: status["Threads"], descriptors: descriptors, goroutines: int(goroutines)}
 }
 
@@ -103,8 +103,7 @@ func (e *environment) checks(p *pool) float64 {
 // marker, which is kept in the cache until release is called, can still be read.
 func (e *environment) cutOff(ctx context.Context) (release func()) {
 	e.Say("yanking a disk")
-	_, err := e.Bound(ctx, "yanked", "before-the-yank")
-	e.Must(err, "making a claim")
+	harness.Need(e.Bound(ctx, "yanked", "before-the-yank"))(e, "making a claim")
 	release = hosttest.KeepCached(e, e.marker())
 	e.Must(os.Truncate(e.doomed.File, 0), "cutting off the disk")
 	return release

@@ -44,8 +44,7 @@ var kinds = []string{notClosed, notTold, otherPool, notFed, grown, slowEnd, noSt
 func (e *environment) warmUp(ctx context.Context, r *report, claims int) {
 	_, err := e.Batch(ctx, fast, "warm", claims) // once without counting: caches, connections
 	e.Must(err, "making claims")
-	r.alone, err = e.Batch(ctx, fast, "alone", claims)
-	e.Must(err, "making claims")
+	r.alone = harness.Need(e.Batch(ctx, fast, "alone", claims))(e, "making claims")
 }
 
 // round hangs some pools at once and looks at everything.
@@ -104,8 +103,7 @@ func (e *environment) hang(ctx context.Context, rd *round, pools []*pool, killab
 		p.fs.Killable(killable)
 		p.fs.Hold(calls[p.number].op)
 		all.Go(func() { rd.closed[i] = e.watchGate(p) })
-		claim, err := e.Claim(ctx, p.name, e.claim(p, "waits"))
-		e.Must(err, "making a claim")
+		claim := harness.Need(e.Claim(ctx, p.name, e.claim(p, "waits")))(e, "making a claim")
 		e.Must(e.Delete(ctx, e.claim(p, "goner")), "deleting a claim")
 		all.Go(func() {
 			e.told(p, claim)
@@ -326,8 +324,7 @@ func (e *environment) again(pools []*pool) {
 		}
 		e.Blame(podsNotServed, e.service.Unpublish(e.Soon(), claim, p.volumes[claim]))
 	}
-	left, err := e.service.Mounted()
-	e.Must(err, "reading the mount table")
+	left := harness.Need(e.service.Mounted())(e, "reading the mount table")
 	for _, m := range left {
 		e.Fault(podsNotServed, "%s is left", m.Point)
 	}

@@ -63,8 +63,7 @@ func StartOn(ctx context.Context, p *Plane, o Options) *Environment {
 	e.Must(e.Cluster.AddHost(ctx, e.Node, nil), "adding a node")
 	var err error
 	if o.Metrics {
-		e.metrics, err = rig.FreeAddress()
-		e.Must(err, "looking for a port")
+		e.metrics = Need(rig.FreeAddress())(e, "looking for a port")
 	}
 	// No configuration is without a pool, and the manifests need none.
 	e.Daemon, err = rig.New(rig.Options{Binary: o.Binary, Dir: o.Dir, Env: o.Env, Config: e.config(e.Node, e.metrics) + "[pool.none]\npath = \"/none\"\n"})
@@ -199,16 +198,13 @@ type Plane struct {
 func (p *Program) StartPlane(ctx context.Context, namespace string, o cluster.Options) *Plane {
 	p.Say("starting the control plane")
 	o.Dir = hosttest.Dir(p)
-	c, err := cluster.Start(ctx, o)
-	p.Must(err, "starting the control plane")
+	c := Need(cluster.Start(ctx, o))(p, "starting the control plane")
 	p.Cleanup(c.Kill) // its state is of no further use
 	config := c.Config()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(config)
-	p.Must(err, "making a client")
+	client := Need(kubernetes.NewForConfig(config))(p, "making a client")
 	plane := &Plane{Program: p, Cluster: c, Client: client}
-	plane.Namespace, err = c.NewNamespace(ctx, namespace)
-	p.Must(err, "making a namespace")
+	plane.Namespace = Need(c.NewNamespace(ctx, namespace))(p, "making a namespace")
 	return plane
 }
 
@@ -274,8 +270,7 @@ func (e *Environment) AddPeer(ctx context.Context, p Pool, own *hosttest.Image) 
 // NodeService makes the CSI node service, which does not run yet. Its sockets are closed with the
 // trial.
 func (p *Program) NodeService(o csinode.Options) *csinode.Service {
-	s, err := csinode.New(o)
-	p.Must(err, "making the sockets of the node service")
+	s := Need(csinode.New(o))(p, "making the sockets of the node service")
 	p.Cleanup(s.Close)
 	return s
 }

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -51,16 +50,6 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A panic that is no fatal error is not hidden.
-func TestRunPanics(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("the panic did not come through")
-		}
-	}()
-	Run(t.Context(), "test", func(context.Context, *Program) { panic("a mistake of the program") })
 }
 
 // The command line counts more than the short form, and that more than the defaults.
@@ -198,52 +187,6 @@ func TestCompareDisk(t *testing.T) {
 				t.Errorf("found %s", &f)
 			}
 		})
-	}
-}
-
-// What a load knows of its claims is what it asked of the API.
-func TestLoad(t *testing.T) {
-	ctx := t.Context()
-	client := fake.NewClientset()
-	number := 0
-	l := NewLoad(client, "ns", 2, 1, func(name string) *corev1.PersistentVolumeClaim {
-		number++
-		return claim(name, strings.Repeat("u", number))
-	})
-	first, err := l.Create(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Keep()
-	for range 20 {
-		l.deleteAndCreate()
-	}
-	if l.Live()[first.Name] != string(first.UID) || l.Doomed(string(first.UID)) {
-		t.Error("a claim that is kept was deleted")
-	}
-	created, deleted := l.Count()
-	if created != 21 || deleted == 0 || len(l.Live()) != created-deleted || len(l.UIDs()) != created {
-		t.Errorf("%d created, %d deleted, %d live of %d", created, deleted, len(l.Live()), len(l.UIDs()))
-	}
-	l.ResetCount()
-	if err := l.DeleteAll(ctx); err != nil || len(l.Live()) != 0 || !l.Doomed(string(first.UID)) {
-		t.Errorf("after DeleteAll: %v, %v", l.Live(), err)
-	}
-	left, err := client.CoreV1().PersistentVolumeClaims("ns").List(ctx, metav1.ListOptions{})
-	if err != nil || len(left.Items) != 0 {
-		t.Errorf("left: %d, %v", len(left.Items), err)
-	}
-	l.Adopt([]corev1.PersistentVolumeClaim{*claim("new", "n"), *first})
-	if live := l.Live(); len(live) != 1 || live["new"] != "n" {
-		t.Errorf("adopted: %v", live)
-	}
-}
-
-// An error of the API ends an unpaced load, and is returned.
-func TestLoadFails(t *testing.T) {
-	l := NewLoad(fake.NewClientset(), "ns", 100, 1, func(string) *corev1.PersistentVolumeClaim { return claim("same", "1") })
-	if err := l.RunUnpaced(t.Context(), 2, func() bool { return false }); err == nil {
-		t.Error("AlreadyExists was not returned")
 	}
 }
 

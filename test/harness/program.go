@@ -129,6 +129,14 @@ func (p *Program) Must(err error, doing string) {
 	}
 }
 
+// Need returns what a call returned, as in Need(os.ReadFile(name))(p, "reading"), and is Must.
+func Need[V any](value V, err error) func(p interface{ Must(error, string) }, doing string) V {
+	return func(p interface{ Must(error, string) }, doing string) V {
+		p.Must(err, doing)
+		return value
+	}
+}
+
 // failure is the value of the panic that ends what Outcome calls.
 type failure struct{ error }
 

@@ -186,8 +186,7 @@ func newFixture(ctx context.Context, e *harness.Environment, image hosttest.Imag
 
 // settle makes what must not be touched.
 func (s *fixture) settle(ctx context.Context) {
-	pv, err := s.Bound(ctx, s.pool, s.pool+"-next-door")
-	s.Must(err, "making a claim")
+	pv := harness.Need(s.Bound(ctx, s.pool, s.pool+"-next-door"))(s, "making a claim")
 	s.volumes = append(s.volumes, pv)
 	s.next, s.foreign = filepath.Join(s.dir, pv), filepath.Join(s.dir, "foreign")
 	for _, dir := range s.protected() {

@@ -28,6 +28,16 @@ func Check(t T, err error) {
 	}
 }
 
+// Need returns what a call returned, as in Need(os.ReadFile(name))(t), and ends the test if the call
+// failed.
+func Need[V any](value V, err error) func(T) V {
+	return func(t T) V {
+		t.Helper()
+		Check(t, err)
+		return value
+	}
+}
+
 // Dir makes an empty directory on the test's tmpfs. The tmpfs supports immutable flags (kernel 6.1
 // and later, shmem_fileattr_set in mm/shmem.c).
 func Dir(t T) string {

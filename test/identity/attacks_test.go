@@ -17,6 +17,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // attempt is one thing that is tried with node-a's token, and what the API server responds.
@@ -233,8 +235,7 @@ func TestAttacks(t *testing.T) {
 	if len(attempts) < 40 {
 		t.Errorf("%d attempts", len(attempts))
 	}
-	page, err := os.ReadFile(rig.Root() + "/docs/dev/security.md")
-	w.must(err)
+	page := hosttest.Need(os.ReadFile(rig.Root() + "/docs/dev/security.md"))(w)
 	if !strings.Contains(string(page), table.String()) {
 		t.Errorf("docs/dev/security.md has another table than\n%s", table.String())
 	}

@@ -24,6 +24,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // found is the output of check --cluster --json, by check.
@@ -247,8 +249,7 @@ func withKubeconfig(change func(string) string) func(*world, *rig.Daemon) func()
 	return func(w *world, d *rig.Daemon) func() {
 		w.Helper()
 		file := d.Path("etc", "kubeconfig")
-		text, err := os.ReadFile(file)
-		w.must(err)
+		text := hosttest.Need(os.ReadFile(file))(w)
 		w.must(os.WriteFile(file, []byte(change(string(text))), 0o600))
 		return func() { w.must(os.WriteFile(file, text, 0o600)) }
 	}
@@ -277,8 +278,7 @@ func anotherAuthority() string {
 func configuredAs(node, other string) func(*world, *rig.Daemon) func() {
 	return func(w *world, d *rig.Daemon) func() {
 		w.Helper()
-		text, err := os.ReadFile(d.Path("etc", "config.toml"))
-		w.must(err)
+		text := hosttest.Need(os.ReadFile(d.Path("etc", "config.toml")))(w)
 		w.must(d.Configure(strings.Replace(string(text), node, other, 1)))
 		return func() { w.must(d.Configure(string(text))) }
 	}
@@ -307,12 +307,10 @@ func without(resource string) func(*world, *rig.Daemon) func() {
 		less := role.DeepCopy()
 		less.Rules = slices.DeleteFunc(less.Rules,
 			func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
-		less, err = roles.Update(w.ctx, less, metav1.UpdateOptions{})
-		w.must(err)
+		less = hosttest.Need(roles.Update(w.ctx, less, metav1.UpdateOptions{}))(w)
 		return func() {
 			role.ResourceVersion = less.ResourceVersion
-			_, err := roles.Update(w.ctx, role, metav1.UpdateOptions{})
-			w.must(err)
+			hosttest.Need(roles.Update(w.ctx, role, metav1.UpdateOptions{}))(w)
 		}
 	}
 }
@@ -342,13 +340,11 @@ const eventsPolicy = "events.hostpath-provisioner.hostpath-provisioner"
 func withoutPolicy(w *world, _ *rig.Daemon) func() {
 	w.Helper()
 	policies := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	policy, err := policies.Get(w.ctx, eventsPolicy, metav1.GetOptions{})
-	w.must(err)
+	policy := hosttest.Need(policies.Get(w.ctx, eventsPolicy, metav1.GetOptions{}))(w)
 	w.must(policies.Delete(w.ctx, eventsPolicy, metav1.DeleteOptions{}))
 	return func() {
 		policy.ObjectMeta = metav1.ObjectMeta{Name: eventsPolicy}
-		_, err := policies.Create(w.ctx, policy, metav1.CreateOptions{})
-		w.must(err)
+		hosttest.Need(policies.Create(w.ctx, policy, metav1.CreateOptions{}))(w)
 	}
 }
 

@@ -33,18 +33,15 @@ func (w *world) enrolls(node string) *rig.Daemon {
 // with is a client with a kubeconfig.
 func (w *world) with(file string) kubernetes.Interface {
 	w.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	w.must(err)
-	client, err := kubernetes.NewForConfig(config)
-	w.must(err)
+	config := hosttest.Need(clientcmd.BuildConfigFromFlags("", file))(w)
+	client := hosttest.Need(kubernetes.NewForConfig(config))(w)
 	return client
 }
 
 // wantPrivate checks that a file is root's alone.
 func (w *world) wantPrivate(file string) {
 	w.Helper()
-	info, err := os.Stat(file)
-	w.must(err)
+	info := hosttest.Need(os.Stat(file))(w)
 	if info.Mode() != 0o600 {
 		w.Errorf("%s has mode %s", file, info.Mode())
 	}
@@ -68,10 +65,8 @@ func TestEnroll(t *testing.T) {
 	kubeconfig, token := d.Path("etc", "kubeconfig"), d.Path("state", "token")
 	w.wantPrivate(kubeconfig)
 	w.wantPrivate(token)
-	text, err := os.ReadFile(kubeconfig)
-	w.must(err)
-	secret, err := os.ReadFile(token)
-	w.must(err)
+	text := hosttest.Need(os.ReadFile(kubeconfig))(w)
+	secret := hosttest.Need(os.ReadFile(token))(w)
 	if strings.Contains(string(text), string(secret)) ||
 		strings.Contains(string(text), "client-key") {
 		t.Error("the kubeconfig has a secret of its own")
@@ -105,8 +100,7 @@ func TestEnrollMends(t *testing.T) {
 	d := w.enrolls("node-again")
 	kubeconfig := d.Path("etc", "kubeconfig")
 	rewrite := func(change func(*clientcmdapi.Cluster)) {
-		config, err := clientcmd.LoadFromFile(kubeconfig)
-		w.must(err)
+		config := hosttest.Need(clientcmd.LoadFromFile(kubeconfig))(w)
 		change(config.Clusters["cluster"])
 		w.must(clientcmd.WriteToFile(*config, kubeconfig))
 	}
@@ -124,10 +118,9 @@ func TestEnrollMends(t *testing.T) {
 			w.must(w.AddNode(w.ctx, "node-again", labels))
 		}, "no identity that lasts: "},
 		{"the ServiceAccount was made again", func() {
-			was, err := accounts.Get(w.ctx, account, metav1.GetOptions{})
-			w.must(err)
+			was := hosttest.Need(accounts.Get(w.ctx, account, metav1.GetOptions{}))(w)
 			w.must(accounts.Delete(w.ctx, account, metav1.DeleteOptions{}))
-			_, err = accounts.Create(w.ctx,
+			_, err := accounts.Create(w.ctx,
 				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account,
 					Labels: was.Labels}}, metav1.CreateOptions{})
 			w.must(err)
@@ -172,15 +165,14 @@ func TestEnrollMends(t *testing.T) {
 func TestEnrollFromStandardInput(t *testing.T) {
 	w := newWorld(t)
 	d := w.enrolls("node-b")
-	admin, err := os.Open(w.Kubeconfig())
-	w.must(err)
+	admin := hosttest.Need(os.Open(w.Kubeconfig()))(w)
 	defer admin.Close()
 	cmd := d.Command("enroll", "--admin-kubeconfig", "-")
 	cmd.Stdin = admin
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	_, err = w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.ctx, "node-b",
+	_, err := w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.ctx, "node-b",
 		metav1.GetOptions{})
 	w.must(err)
 }

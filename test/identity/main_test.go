@@ -125,8 +125,7 @@ func (w *world) older() bool { w.Helper(); return w.before(cluster.MutatingPolic
 
 func (w *world) before(minor int) bool {
 	w.Helper()
-	before, err := w.Before(minor)
-	w.must(err)
+	before := hosttest.Need(w.Before(minor))(w)
 	return before
 }
 
@@ -135,10 +134,8 @@ func (w *world) as(node string) kubernetes.Interface {
 	w.Helper()
 	file := filepath.Join(hosttest.Dir(w), "kubeconfig")
 	w.must(w.ServiceAccountKubeconfig(w.ctx, account, account, node, file))
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	w.must(err)
+	config := hosttest.Need(clientcmd.BuildConfigFromFlags("", file))(w)
 	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	w.must(err)
+	client := hosttest.Need(kubernetes.NewForConfig(config))(w)
 	return client
 }

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // cluster with strangers: each order of making and removing our objects is played in it.
@@ -56,8 +58,7 @@ func (o *orders) acting(as rest.ImpersonationConfig) kubernetes.Interface {
 	o.Helper()
 	config := o.Config()
 	config.Impersonate, config.QPS = as, -1
-	client, err := kubernetes.NewForConfig(config)
-	o.must(err)
+	client := hosttest.Need(kubernetes.NewForConfig(config))(o)
 	return client
 }
 
@@ -323,8 +324,7 @@ func (o *orders) documents(flags ...string) []string {
 // very objects has it (TestOrder (test/upstream/charts)).
 func (o *orders) helm(documents []string, does string) []string {
 	o.Helper()
-	text, err := os.ReadFile("testdata/helm-" + does)
-	o.must(err)
+	text := hosttest.Need(os.ReadFile("testdata/helm-" + does))(o)
 	return o.ofKinds(documents, strings.Fields(string(text))...)
 }
 

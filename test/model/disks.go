@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +35,7 @@ type disks struct {
 	outcomes map[asked]*outcome
 	ended    map[uint32]*outcome // of calls that were stopped, by run
 	beset    map[stranger]*outcome
-	calls    int // that were made on the real directory
+	calls    atomic.Int64 // that were made on the real directory
 }
 
 // asked is a call and the content it is made on.
@@ -80,18 +81,24 @@ func (d *disks) image(f files) uint32 { return d.images.of(f.text(), parseImage(
 
 // do is what a call makes of an image. w is the caller's own directory.
 func (d *disks) do(image uint32, c call, w *workshop) *outcome {
-	key := asked{image, c}
+	return once(d, d.outcomes, asked{image, c}, func() *outcome {
+		d.calls.Add(1)
+		return w.play(d, image, c)
+	})
+}
+
+// once is what is known by a key, or is played now.
+func once[K comparable](d *disks, known map[K]*outcome, key K, play func() *outcome) *outcome {
 	d.mu.RLock()
-	o := d.outcomes[key]
+	o := known[key]
 	d.mu.RUnlock()
 	if o != nil {
 		return o
 	}
-	o = w.play(d, image, c)
+	o = play()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.calls++
-	d.outcomes[key] = o
+	known[key] = o
 	return o
 }
 

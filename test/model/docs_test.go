@@ -136,8 +136,7 @@ func (d *drawing) explored(t *testing.T) {
 		all = append(all, worldOf(t, name))
 	}
 	for _, of := range all {
-		x, err := newExplorer(drawnStates)
-		hosttest.Check(t, err)
+		x := hosttest.Need(newExplorer(drawnStates))(t)
 		x.workers[0].product.close()
 		x.workers, x.each = x.workers[len(x.workers)-1:], d.note
 		sum := x.explore(t.Context(), x.workers[0].opening(of))
@@ -149,8 +148,7 @@ func (d *drawing) explored(t *testing.T) {
 // TestStates compares docs/dev/states.md with what the model went through.
 func TestStates(t *testing.T) {
 	file := filepath.Join(rig.Root(), "docs", "dev", "states.md")
-	text, err := os.ReadFile(file)
-	hosttest.Check(t, err)
+	text := hosttest.Need(os.ReadFile(file))(t)
 	page := string(text)
 	for _, d := range drawings {
 		d.explored(t)
@@ -172,8 +170,7 @@ func TestStates(t *testing.T) {
 
 // TestInvariantsAreTold: docs/dev/proofs.md has each invariant.
 func TestInvariantsAreTold(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "dev", "proofs.md"))
-	hosttest.Check(t, err)
+	page := hosttest.Need(os.ReadFile(filepath.Join(rig.Root(), "docs", "dev", "proofs.md")))(t)
 	told := func(name, means string) {
 		if line := fmt.Sprintf("| `%s` | %s |", name, means); !strings.Contains(string(page), line) {
 			t.Errorf("docs/dev/proofs.md has no line %s", line)

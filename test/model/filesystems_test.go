@@ -19,8 +19,7 @@ import (
 // madeIn returns the calls that a world's exploration made, each of which has each of its results.
 func madeIn(t *testing.T, name string, states int) (d *disks, all []asked) {
 	t.Helper()
-	x, err := newExplorer(states)
-	hosttest.Check(t, err)
+	x := hosttest.Need(newExplorer(states))(t)
 	defer x.close()
 	x.explore(t.Context(), x.workers[0].opening(worldOf(t, name)))
 	d = x.tree.disks
@@ -71,8 +70,7 @@ func TestFilesystems(t *testing.T) {
 		for name, states := range calledIn {
 			t.Run(c.kind+" "+name, func(t *testing.T) {
 				d, all := madeIn(t, name, states)
-				w, err := newWorkshop(mount)
-				hosttest.Check(t, err)
+				w := hosttest.Need(newWorkshop(mount))(t)
 				t.Logf("%d calls on %s", len(all), filepath.Dir(w.path))
 				for _, call := range all {
 					compared[call.call.name] = true

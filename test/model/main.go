@@ -162,7 +162,7 @@ func (x *explorer) describe(world world, sum summary) string {
 		played += w.product.played
 	}
 	return fmt.Sprintf("%s: %d states (%s), %d deep, by %d moves in %.1f s; the product's work was played %d times and has %d places; %d contents of the pool, %d calls",
-		world.name, sum.states, extent, sum.depth, sum.moves, sum.took.Seconds(), played, len(x.tree.places)-1, x.tree.disks.images.len(), x.tree.disks.calls)
+		world.name, sum.states, extent, sum.depth, sum.moves, sum.took.Seconds(), played, len(x.tree.places)-1, x.tree.disks.images.len(), x.tree.disks.calls.Load())
 }
 
 func (x *explorer) sorted() (all []finding) {

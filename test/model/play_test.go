@@ -17,6 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // happenings are the events that can be played for real, by their names. before is the model's
@@ -388,8 +390,7 @@ func (st *stage) settle(s state) (wrong string, err error) {
 	real := last
 	for ctx := st.Soon(); ; st.pause() {
 		st.choosesAgain(last)
-		seen, err := st.seen(last)
-		st.Must(err)
+		seen := hosttest.Need(st.seen(last))(st)
 		st.snapshotSettles(s, seen, &real)
 		st.binderSettles(seen)
 		real.api, real.disks = seen.api, seen.disks

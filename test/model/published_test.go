@@ -85,8 +85,7 @@ func newPlayhouse(t *testing.T) *playhouse {
 	for _, name := range []string{"ours", "another"} {
 		hosttest.Mount(t, "-t", "tmpfs", "-o", "mode=0700", name, p.path(name))
 		marker := hostcheck.NewMarker("p", time.Now())
-		text, err := hostcheck.EncodeMarker(marker)
-		p.must(err)
+		text := hosttest.Need(hostcheck.EncodeMarker(marker))(p)
 		p.must(p.store(name).InitMarker(t.Context(), p.identity(name), text))
 		if name == "ours" {
 			p.must(hoststate.Remember(p.path("state"), "p", marker))
@@ -113,8 +112,7 @@ func (p *playhouse) must(err error) {
 
 func (p *playhouse) identity(name string) mounts.Identity {
 	p.Helper()
-	id, err := identity(p.path(name))
-	p.must(err)
+	id := hosttest.Need(identity(p.path(name)))(p)
 	return id
 }
 
@@ -218,8 +216,7 @@ func (p *playhouse) sees(before scene) scene {
 }
 
 func (p *playhouse) isMounted(pod int) bool {
-	table, err := mounts.Read()
-	p.must(err)
+	table := hosttest.Need(mounts.Read())(p)
 	return slices.ContainsFunc(table, func(m mounts.Mount) bool { return m.Point == p.target(pod) })
 }
 
@@ -231,16 +228,14 @@ func (p *playhouse) opens() (err error) {
 
 // mountsFor is the second half.
 func (p *playhouse) mountsFor(pod int) error {
-	t, err := target.Root(p.path("kubelet")).Open(p.target(pod))
-	p.must(err)
+	t := hosttest.Need(target.Root(p.path("kubelet")).Open(p.target(pod)))(p)
 	defer t.Close()
 	return t.Publish(p.fd, target.Options{})
 }
 
 // unpublishes is NodeUnpublishVolume.
 func (p *playhouse) unpublishes(pod int) error {
-	t, err := target.Root(p.path("kubelet")).Open(p.target(pod))
-	p.must(err)
+	t := hosttest.Need(target.Root(p.path("kubelet")).Open(p.target(pod)))(p)
 	defer t.Close()
 	return t.Unpublish()
 }
@@ -250,8 +245,7 @@ func (p *playhouse) removes() {
 	store, id, ctx := p.store("pool"), p.identity("pool"), context.Background()
 	p.must(store.Trash(ctx, id, publishedPV))
 	p.must(store.Discard(ctx, id, publishedPV))
-	_, err := store.Purge(ctx, id, publishedPV)
-	p.must(err)
+	hosttest.Need(store.Purge(ctx, id, publishedPV))(p)
 }
 
 func (p *playhouse) loses() {

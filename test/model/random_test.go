@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 var (
@@ -55,10 +57,7 @@ func TestLong(t *testing.T) {
 
 // playsRandom plays one order, and reports whether the daemon went the model's way to its end.
 func playsRandom(t *testing.T, on *planes, seed uint64) (whole bool) {
-	x, err := newExplorer(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := hosttest.Need(newExplorer(0))(t)
 	defer x.close()
 	r, w := rand.New(rand.NewPCG(seed, 0)), x.workers[0]
 	var some []world

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // beside the model: after each event objects and files are those of the model, and in the end every
 // invariant holds.
 func TestReal(t *testing.T) {
-	files := orders(t)
+	files := orders(t, "orders")
 	if os.Getenv("HOSTPATH_WORLDS") != "whole" {
 		all := len(files)
 		files = slices.DeleteFunc(files, func(file string) bool { return slices.Contains(lengthy, filepath.Base(file)) })
@@ -68,8 +68,7 @@ const mostWrong = 3
 // orderIn is the order in a file.
 func orderIn(t *testing.T, file string) order {
 	t.Helper()
-	o, err := readOrder(file)
-	hosttest.Check(t, err)
+	o := hosttest.Need(readOrder(file))(t)
 	return o
 }
 
@@ -79,8 +78,7 @@ func playsKept(t *testing.T, plane *cluster.Cluster, o order) {
 	if why := o.world.apart(); why != "" {
 		t.Fatalf("an order of world %s cannot be played for real: %s", o.world.name, why)
 	}
-	x, err := newExplorer(0)
-	hosttest.Check(t, err)
+	x := hosttest.Need(newExplorer(0))(t)
 	defer x.close()
 	st := newStage(t, plane, x.workers[0], o.world.first())
 	defer st.end()

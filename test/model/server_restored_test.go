@@ -17,6 +17,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // restored is a volume before and after etcd is restored: what is done before it is saved, after
@@ -62,10 +64,7 @@ func TestServerRestored(t *testing.T) {
 	if _, err := plane.Client().CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	x, err := newExplorer(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := hosttest.Need(newExplorer(0))(t)
 	defer x.close()
 	each(t, all, func(r *restored) (err error) {
 		if r.real, err = newReal(t.Context(), plane, client, "server", r.name()); err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // missed is a volume that is changed while the watches are broken: what is done meanwhile, with
@@ -101,16 +103,11 @@ func (w *watched) agrees(ctx context.Context, m *missed) error {
 // also what was removed meanwhile.
 func compareWatches(ctx context.Context, t *testing.T, plane *cluster.Cluster, client *kube.Client, done *served) {
 	t.Helper()
-	x, err := newExplorer(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := hosttest.Need(newExplorer(0))(t)
 	defer x.close()
 	to, all := newWatched(t, plane, x.workers[0]), ofGaps()
 	for i, m := range all {
-		if m.real, err = newReal(ctx, plane, client, "server", fmt.Sprintf("watched-%d", i)); err != nil {
-			t.Fatal(err)
-		}
+		m.real = hosttest.Need(newReal(ctx, plane, client, "server", fmt.Sprintf("watched-%d", i)))(t)
 		m.served, m.model.daemons[0].up, m.model.left[breaks] = done, true, 1
 	}
 	for _, step := range []struct {

@@ -170,8 +170,7 @@ func (a *adopter) unadopted(settled state) (wrong string) {
 // staysWrong is what an invariant says of the real world until it holds, or for long.
 func (a *adopter) staysWrong(i adoptionSettlement, s state) (wrong string) {
 	for ctx := a.soon(); ctx.Err() == nil; a.pause() {
-		seen, err := a.seen(s)
-		a.Must(err)
+		seen := hosttest.Need(a.seen(s))(a)
 		s.api, s.disks = seen.api, seen.disks
 		wrong = ""
 		for cell := range cells {

@@ -16,6 +16,8 @@ import (
 	daemonstatus "github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // What the stage has for daemons whose configurations differ in the scope of a pool: whose the pool
@@ -57,8 +59,7 @@ func (on *machine) opened() bool {
 func (st *stage) marked() whose {
 	text, err := os.ReadFile(filepath.Join(st.machines[0].root(), hostcheck.MarkerPath))
 	st.Must(err)
-	m, err := hostcheck.DecodeMarker(text)
-	st.Must(err)
+	m := hosttest.Need(hostcheck.DecodeMarker(text))(st)
 	for _, on := range st.machines {
 		if m.Node == on.name {
 			m.Node = nodeName(on.number)

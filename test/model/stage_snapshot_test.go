@@ -14,6 +14,8 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // What the stage has for the snapshot. It plays people and the snapshot-controller, in the same
@@ -41,8 +43,7 @@ func newShot(st *stage) shot {
 	if !st.first.snapshots {
 		return shot{}
 	}
-	api, err := st.Snapshots(st.Soon(), st.Namespace, st.Provisioner)
-	st.Must(err)
+	api := hosttest.Need(st.Snapshots(st.Soon(), st.Namespace, st.Provisioner))(st)
 	return shot{api: api}
 }
 

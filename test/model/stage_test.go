@@ -107,8 +107,7 @@ func proxiedKubeconfig(e *fixture.Environment, file, address string, authority [
 	e.Helper()
 	const account = ownNamespace
 	e.Must(e.ServiceAccountKubeconfig(e.Ctx, account, account, "", file))
-	config, err := clientcmd.LoadFromFile(file)
-	e.Must(err)
+	config := hosttest.Need(clientcmd.LoadFromFile(file))(e)
 	for _, c := range config.Clusters {
 		c.Server, c.CertificateAuthorityData = address, authority
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // wander returns an order of at most so many events, chosen at random among what can happen and can
@@ -126,10 +128,7 @@ func wandering() (some []world) {
 
 // An order that was chosen at random can happen, and the same seed chooses the same one.
 func TestWander(t *testing.T) {
-	x, err := newExplorer(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := hosttest.Need(newExplorer(0))(t)
 	defer x.close()
 	w := x.workers[0]
 	for seed := range uint64(60) {

@@ -28,8 +28,7 @@ func explored(t *testing.T, name string, states int) {
 	if os.Getenv("HOSTPATH_WORLDS") != "whole" && (states == 0 || states > seeded) {
 		states = seeded
 	}
-	x, err := newExplorer(states)
-	hosttest.Check(t, err)
+	x := hosttest.Need(newExplorer(states))(t)
 	defer x.close()
 	first := x.workers[0].opening(worldOf(t, name))
 	sum := x.explore(t.Context(), first)
@@ -43,8 +42,7 @@ func explored(t *testing.T, name string, states int) {
 
 func worldOf(t *testing.T, name string) world {
 	t.Helper()
-	w, err := worldNamed(name)
-	hosttest.Check(t, err)
+	w := hosttest.Need(worldNamed(name))(t)
 	return w
 }
 
@@ -70,16 +68,18 @@ func TestAll(t *testing.T)       { explored(t, "all", 10_000) }
 func TestSharedAll(t *testing.T) { explored(t, "shared-all", 10_000) }
 
 // TestKept plays orders of events that once broke an invariant.
-func TestKept(t *testing.T) {
-	x, err := newExplorer(0)
-	hosttest.Check(t, err)
+func TestKept(t *testing.T) { playAll(t, orders(t, "orders")) }
+
+// playAll plays orders, after which nothing may be wrong.
+func playAll(t *testing.T, files []string) {
+	t.Helper()
+	x := hosttest.Need(newExplorer(0))(t)
 	defer x.close()
-	for _, file := range orders(t) {
-		o, err := readOrder(file)
-		hosttest.Check(t, err)
-		s, err := x.workers[0].follow(o, nil)
+	for _, file := range files {
+		s, err := x.workers[0].follow(hosttest.Need(readOrder(file))(t), nil)
 		if err != nil {
-			t.Fatalf("%s: %v", file, err)
+			t.Errorf("%s: %v", file, err)
+			continue
 		}
 		if wrong := x.check(x.workers[0], &s); wrong != "" || s.busy() {
 			t.Errorf("%s: %q; the daemon is about to: %s", file, wrong, x.workers[0].asked(&s, 0))
@@ -87,10 +87,10 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// orders are the files of those that are kept.
-func orders(t *testing.T) []string {
+// orders are the files of those that are kept in a directory of testdata.
+func orders(t *testing.T, dir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", "orders", "*.txt"))
+	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no orders are kept: %v", err)
 	}
@@ -221,8 +221,7 @@ func TestMarkersAreJudged(t *testing.T) {
 
 // The mirror of a state's mirror is the state; and a state and its mirror are merged.
 func TestMirror(t *testing.T) {
-	x, err := newExplorer(30_000)
-	hosttest.Check(t, err)
+	x := hosttest.Need(newExplorer(30_000))(t)
 	defer x.close()
 	for _, w := range x.workers[1:] {
 		w.product.close()
@@ -255,8 +254,7 @@ func TestMirrorsLeaveNothingOut(t *testing.T) {
 		pairs[min(s.hash(), m.hash())] = true
 	}
 	explore := func(apart bool) summary {
-		x, err := newExplorer(0)
-		hosttest.Check(t, err)
+		x := hosttest.Need(newExplorer(0))(t)
 		defer x.close()
 		for _, w := range x.workers[1:] {
 			w.product.close()
@@ -277,24 +275,4 @@ func TestMirrorsLeaveNothingOut(t *testing.T) {
 
 // TestModelled plays orders that broke an invariant, or would without what mends it, and that the
 // stage of TestReal cannot play.
-func TestModelled(t *testing.T) {
-	x, err := newExplorer(0)
-	hosttest.Check(t, err)
-	defer x.close()
-	files, err := filepath.Glob(filepath.Join("testdata", "modelled", "*.txt"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no orders are kept: %v", err)
-	}
-	for _, file := range files {
-		o, err := readOrder(file)
-		hosttest.Check(t, err)
-		s, err := x.workers[0].follow(o, nil)
-		if err != nil {
-			t.Errorf("%s: %v", file, err)
-			continue
-		}
-		if wrong := x.check(x.workers[0], &s); wrong != "" || s.busy() {
-			t.Errorf("%s: %q; the daemon is about to: %s", file, wrong, x.workers[0].asked(&s, 0))
-		}
-	}
-}
+func TestModelled(t *testing.T) { playAll(t, orders(t, "modelled")) }

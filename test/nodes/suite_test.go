@@ -1,9 +1,6 @@
 package nodes
 
 import (
-	"os"
-	"path/filepath"
-	"reflect"
 	"testing"
 )
 
@@ -42,14 +39,6 @@ skipped            1: the driver does not provide raw block - skipping
 	}
 }
 
-// What a suite's parts are in several runs comes together.
-func TestAnd(t *testing.T) {
-	got := tally{[]string{"a"}, []string{"x"}, nil}.and(tally{[]string{"b"}, []string{"y"}, []string{"z"}})
-	if want := (tally{[]string{"a", "b"}, []string{"x", "y"}, []string{"z"}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 func TestJudge(t *testing.T) {
 	expected, whole := []string{"a 1", "a 2", "b 1"}, tally{passed: []string{"a 2", "a 1"}}
 	b := tally{passed: []string{"b 1"}}
@@ -71,18 +60,6 @@ func TestJudge(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
-func TestReadExpected(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "expected")
-	for text, good := range map[string]bool{"a 1\nb 22\n": true, "": false, "a 1\n\nb\n": false, "a 1\n\n": false} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := readExpected(file); (err == nil) != good {
-			t.Errorf("%q: %v %v", text, got, err)
 		}
 	}
 }

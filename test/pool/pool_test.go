@@ -42,30 +42,6 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// An error other than a missing directory is not hidden behind one.
-func TestTreeUnreadable(t *testing.T) {
-	root := populate(t, private)
-	if err := os.WriteFile(filepath.Join(root, private, "volumes"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := Tree(root); err == nil || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %q, %v, want ENOTDIR", got, err)
-	}
-}
-
-func TestSplit(t *testing.T) {
-	for name, want := range map[string][2]string{
-		"pvc-1":                   {"", "pvc-1"},
-		"ours/volumes/pvc-1.json": {"volumes", "pvc-1"},
-		"ours/trash/pvc-1~":       {"trash", "pvc-1~"},
-		"ours/archive/pvc-1":      {"archive", "pvc-1"},
-	} {
-		if directory, volume := Split(name); directory != want[0] || volume != want[1] {
-			t.Errorf("%s: got %q and %q, want %q", name, directory, volume, want)
-		}
-	}
-}
-
 func TestCompare(t *testing.T) {
 	extra, missing := Compare([]string{"a", "ours/volumes/pvc-1.json"}, Of("pvc-1"))
 	if !slices.Equal(extra, []string{"a"}) || !slices.Equal(missing, []string{"pvc-1"}) {

@@ -234,11 +234,6 @@ func (d *Daemon) LongestPause() time.Duration {
 	return max(d.pause, time.Since(d.beat))
 }
 
-// WaitBeats waits until the watchdog was fed n times.
-func (d *Daemon) WaitBeats(ctx context.Context, n int) error {
-	return d.wait(ctx, fmt.Sprintf("%d watchdog beats", n), func() bool { return d.beats >= n })
-}
-
 func (d *Daemon) wait(ctx context.Context, what string, is func() bool) error {
 	for {
 		d.mu.Lock()

@@ -21,29 +21,6 @@ func tree(files map[string]string) fstest.MapFS {
 	return fs
 }
 
-func TestTable(t *testing.T) {
-	var out, complaints bytes.Buffer
-	code := report(tree(map[string]string{
-		"daemon/a.go":                 lines(5) + "\nfunc (r room) enter() { r.door() }\n\nvar g = func() {\n\n\n}\n",
-		"daemon/a_test.go":            strings.Replace(lines(400), "\n\n}", "\n\t//"+strings.Repeat("é", 95)+"\n}", 1),
-		"daemon/rules/plan/b.go":      lines(29),
-		"daemon/rules/plan/b_test.go": lines(29),
-		"daemon/testdata/c.go":        "no Go",
-		".build/d.go":                 "no Go",
-		"docs/e_test.go":              lines(10),
-		"docs/page.md":                "no Go",
-	}), &out, &complaints)
-	const want = `  functions  median  95 %  longest  code  tests  files over 450  lines over 100  package
-          2       1     5        5    14    402               0               1  daemon
-          1      29    29       29    31     31               0               0  daemon/rules/plan
-          0       0     0        0     0     12               0               0  docs
-          3       5    29       29    45    445               0               1  all
-`
-	if out.String() != want || complaints.Len() > 0 || code != 0 {
-		t.Errorf("exit %d\n%s\n%s\nwant\n%s", code, out.String(), complaints.String(), want)
-	}
-}
-
 func TestLimits(t *testing.T) {
 	wide := "\t// " + strings.Repeat("x", 94) + "\n"
 	for name, test := range map[string]struct {
@@ -82,23 +59,6 @@ func wideFiles(line string, n int) map[string]string {
 		n -= min(n, 400)
 	}
 	return files
-}
-
-func TestPercentile(t *testing.T) {
-	var hundred []int
-	for n := range 100 {
-		hundred = append(hundred, n+1)
-	}
-	for _, test := range []struct {
-		sorted        []int
-		percent, want int
-	}{{nil, 95, 0}, {[]int{7}, 50, 7}, {[]int{1, 9}, 50, 1}, {[]int{1, 9}, 51, 9}, {hundred, 50, 50}, {hundred, 95, 95}, {hundred, 100, 100}} {
-		t.Run(fmt.Sprintf("%d of %d", test.percent, len(test.sorted)), func(t *testing.T) {
-			if got := percentile(test.sorted, test.percent); got != test.want {
-				t.Errorf("%d, want %d", got, test.want)
-			}
-		})
-	}
 }
 
 func TestUsage(t *testing.T) {

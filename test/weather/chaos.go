@@ -188,9 +188,7 @@ const poolMiB = 4096
 
 func (e *chaos) startProxy() {
 	e.faults = newInjector(e.Seed)
-	var err error
-	e.proxy, err = newProxy(e.Cluster.Config(), e.faults)
-	e.Must(err, "starting the proxy")
+	e.proxy = harness.Need(newProxy(e.Cluster.Config(), e.faults))(e, "starting the proxy")
 	e.Cleanup(func() error { e.proxy.close(); return nil })
 	e.Must(e.Redirect(e.proxy.address, e.proxy.ca), "pointing the daemon to the proxy")
 }

@@ -413,8 +413,7 @@ func there(path string) bool {
 // orphans are the directories with data of volumes that no claim has.
 func (c *checker) orphans(ctx context.Context) (kept []place) {
 	want := map[string]bool{}
-	claims, err := c.claims(ctx)
-	c.Must(err, "listing claims")
+	claims := harness.Need(c.claims(ctx))(c, "listing claims")
 	for _, claim := range claims {
 		want["pvc-"+string(claim.UID)] = true
 	}

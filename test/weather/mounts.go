@@ -74,10 +74,8 @@ func attach(p *harness.Program, image hosttest.Image) device {
 	p.Must(err, "losetup: "+node)
 	// Held open and cleared by itself: the kernel does that with the last close or unmount
 	// (loop(4)).
-	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	p.Must(err, "opening "+node)
-	info, err := unix.IoctlLoopGetStatus64(fd)
-	p.Must(err, "asking "+node)
+	fd := harness.Need(unix.Open(node, unix.O_RDONLY|unix.O_CLOEXEC, 0))(p, "opening "+node)
+	info := harness.Need(unix.IoctlLoopGetStatus64(fd))(p, "asking "+node)
 	info.Flags |= unix.LO_FLAGS_AUTOCLEAR
 	p.Must(unix.IoctlLoopSetStatus64(fd, info), "setting autoclear on "+node)
 	return device{node}
@@ -86,13 +84,11 @@ func attach(p *harness.Program, image hosttest.Image) device {
 // detached mounts a device nowhere. The mount keeps the filesystem alive, and nothing that is done
 // to the pool's mount reaches it: it has no peers.
 func detached(p *harness.Program, d device) int {
-	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
-	p.Must(err, "fsopen")
+	fs := harness.Need(unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC))(p, "fsopen")
 	defer unix.Close(fs)
 	p.Must(unix.FsconfigSetString(fs, "source", d.node), "fsconfig")
 	p.Must(unix.FsconfigCreate(fs), "mounting "+d.node)
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
-	p.Must(err, "fsmount")
+	fd := harness.Need(unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0))(p, "fsmount")
 	return fd
 }
 
@@ -105,10 +101,8 @@ func open(p *harness.Program, dir string) int {
 // mimic makes the wrong places look like the pool from inside, so that a daemon that got there
 // could write: the bare directory even with the pool's own marker, as if it had been copied.
 func (s *fixture) mimic(p *harness.Program) {
-	marker, err := os.ReadFile(s.own.path(hostcheck.MarkerPath))
-	p.Must(err, "reading the marker")
-	m, err := hostcheck.DecodeMarker(marker)
-	p.Must(err, "reading the marker")
+	marker := harness.Need(os.ReadFile(s.own.path(hostcheck.MarkerPath)))(p, "reading the marker")
+	m := harness.Need(hostcheck.DecodeMarker(marker))(p, "reading the marker")
 	another := bytes.ReplaceAll(marker, []byte(m.ID), []byte(strings.Repeat("X", len(m.ID))))
 	for _, b := range []struct {
 		spot

@@ -56,8 +56,7 @@ var (
 
 // plays reports whether a story has this phase.
 func (e *chaos) plays(p phase) bool {
-	older, err := e.Cluster.Before(p.since)
-	e.Must(err, "reading the API server's version")
+	older := harness.Need(e.Cluster.Before(p.since))(e, "reading the API server's version")
 	if older {
 		return false
 	}

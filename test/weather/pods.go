@@ -115,8 +115,7 @@ func (p *pods) end() {
 	for _, one := range p.faults {
 		p.Fault(wrongMount, "%s", one)
 	}
-	left, err := p.service.Mounted()
-	p.Must(err, "reading the mount table")
+	left := harness.Need(p.service.Mounted())(p, "reading the mount table")
 	for _, m := range left {
 		p.Fault(wrongMount, "%s is left", m.Point)
 	}

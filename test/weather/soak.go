@@ -168,8 +168,7 @@ func (s *soak) round(ctx context.Context, n, done int) sample {
 	}
 	took := time.Since(begin)
 	s.Must(harness.WaitDisk(s.Soon(), s.storage.Path()), "waiting for an empty pool")
-	m, err := s.sample(ctx)
-	s.Must(err, "measuring the daemon")
+	m := harness.Need(s.sample(ctx))(s, "measuring the daemon")
 	m.claims, m.rate = done, float64(n)/took.Seconds()
 	fmt.Println(m)
 	return m

@@ -136,8 +136,7 @@ func countReasons(log string) map[string]int {
 // play is the second part: mounts that change under claims that come and go, and what is left of
 // them.
 func (s *storm) play(ctx context.Context) {
-	watcher, err := watchPlaces(s.wrong()...)
-	s.Must(err, "watching the wrong places")
+	watcher := harness.Need(watchPlaces(s.wrong()...))(s, "watching the wrong places")
 	watching, enough := context.WithCancel(ctx)
 	defer enough()
 	go s.checker.run(watching)
@@ -241,8 +240,7 @@ func (s *storm) compareAfterwards(ctx context.Context) {
 // inspect lists the wrong places once more, and asks whether the storm deserved its name.
 func (s *storm) inspect() {
 	for _, p := range s.wrong() {
-		tree, err := p.tree()
-		s.Must(err, "listing "+p.name)
+		tree := harness.Need(p.tree())(s, "listing "+p.name)
 		for _, name := range tree {
 			s.Fault(wrongPlace, "%s: %s is there", p.name, name)
 		}
@@ -265,8 +263,7 @@ func reopened(log string) bool {
 // writeBefore makes volumes before the storm with a file in each.
 func (s *storm) writeBefore(ctx context.Context) {
 	for range 20 {
-		claim, err := s.load.Create(ctx)
-		s.Must(err, "making claims before the storm")
+		claim := harness.Need(s.load.Create(ctx))(s, "making claims before the storm")
 		bound, err := s.Cluster.WaitClaimBound(ctx, s.Namespace, claim.Name)
 		s.Must(err, "making claims before the storm")
 		pv := bound.Spec.VolumeName

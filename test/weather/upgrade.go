@@ -104,8 +104,7 @@ func buildUpgrade(ctx context.Context, p *harness.Program, o upgradeOptions) *up
 	e.audit, args, err = harness.NewAuditLog(hosttest.Dir(p), harness.AuditOfDaemons)
 	p.Must(err, "writing an audit policy")
 	e.args = append(args, "--etcd="+startEtcd(p), "--kcm-flag=--pvclaimbinder-sync-period=2s")
-	e.balancer, err = newBalancer()
-	p.Must(err, "listening")
+	e.balancer = harness.Need(newBalancer())(p, "listening")
 	p.Cleanup(e.balancer.Close)
 	e.begin(ctx, p, 0)
 	plane := e.plane(ctx, p)
@@ -128,10 +127,8 @@ func buildUpgrade(ctx context.Context, p *harness.Program, o upgradeOptions) *up
 
 // startEtcd starts an etcd that ends with the program, and returns its URL. It does not fsync.
 func startEtcd(p *harness.Program) string {
-	client, err := rig.FreeAddress()
-	p.Must(err, "looking for a port")
-	peer, err := rig.FreeAddress()
-	p.Must(err, "looking for a port")
+	client := harness.Need(rig.FreeAddress())(p, "looking for a port")
+	peer := harness.Need(rig.FreeAddress())(p, "looking for a port")
 	at, among := "http://"+client, "http://"+peer
 	child, err := process.Start(exec.Command(filepath.Join(rig.Root(), ".build", "etcd"),
 		"--data-dir", filepath.Join(hosttest.Dir(p), "etcd"), "--unsafe-no-fsync",
@@ -147,14 +144,11 @@ func startEtcd(p *harness.Program) string {
 func (e *upgrade) plane(ctx context.Context, p *harness.Program) *harness.Plane {
 	config := e.first.Config()
 	config.Host = "https://" + e.balancer.Addr().String()
-	front, err := cluster.Attach(config)
-	p.Must(err, "making a client")
+	front := harness.Need(cluster.Attach(config))(p, "making a client")
 	config.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(config)
-	p.Must(err, "making a client")
+	client := harness.Need(kubernetes.NewForConfig(config))(p, "making a client")
 	plane := &harness.Plane{Program: p, Cluster: front, Client: client}
-	plane.Namespace, err = front.NewNamespace(ctx, p.Name())
-	p.Must(err, "making a namespace")
+	plane.Namespace = harness.Need(front.NewNamespace(ctx, p.Name()))(p, "making a namespace")
 	return plane
 }
 
@@ -186,8 +180,7 @@ func (e *upgrade) end(i int) {
 func (e *upgrade) balance(p *harness.Program) {
 	var all []string
 	for _, c := range e.serving {
-		server, err := url.Parse(c.Config().Host)
-		p.Must(err, "reading an address")
+		server := harness.Need(url.Parse(c.Config().Host))(p, "reading an address")
 		all = append(all, server.Host)
 	}
 	e.balancer.to(all...)
@@ -241,8 +234,7 @@ func (e *upgrade) step(ctx context.Context, change func()) {
 	e.pass(ctx, e.time)
 	end()
 	<-ended
-	claims, err := e.checker.claims(ctx)
-	e.Must(err, "listing claims")
+	claims := harness.Need(e.checker.claims(ctx))(e, "listing claims")
 	e.load.Adopt(claims)
 	name := e.versions()
 	found, settled := e.checker.settle(ctx, harness.Timeout)
@@ -267,8 +259,7 @@ func (e *upgrade) pass(ctx context.Context, d time.Duration) {
 func (e *upgrade) versions() string {
 	var all []string
 	for _, c := range e.serving {
-		version, err := c.Client().Discovery().ServerVersion()
-		e.Must(err, "asking for the version")
+		version := harness.Need(c.Client().Discovery().ServerVersion())(e, "asking for the version")
 		all = append(all, version.GitVersion)
 	}
 	slices.Sort(all)
@@ -308,8 +299,7 @@ func (e *upgrade) settled(
 	}
 	e.troubles() // of the last tries
 	e.pass(ctx, e.quiet)
-	byNode, err = e.audit.Settle(ctx, time.Second, time.Second)
-	e.Must(err, "reading the audit log")
+	byNode = harness.Need(e.audit.Settle(ctx, time.Second, time.Second))(e, "reading the audit log")
 	requests = harness.SumRequests(byNode)
 	for request, n := range requests {
 		if failed.MatchString(request) && (request != lookedFor || n > 1) {

@@ -29,16 +29,14 @@ func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 // has nothing to tell.
 func TestPlacesAreWatchedUnderAMount(t *testing.T) {
 	dir := hosttest.Dir(t)
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	hosttest.Check(t, err)
+	fd := hosttest.Need(unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(t)
 	bare := spot{"bare", fd}
 	for _, d := range pool.Directories {
 		hosttest.Check(t, os.MkdirAll(bare.path(hostcheck.PrivateDir, d), 0o700))
 	}
 	hosttest.Mkfs(t, "ext4", 16).Mount(t, dir)
 	for _, write := range []bool{false, true} {
-		w, err := watchPlaces(bare)
-		hosttest.Check(t, err)
+		w := hosttest.Need(watchPlaces(bare))(t)
 		var want []string
 		if write {
 			name := bare.path(hostcheck.PrivateDir, "volumes", "x")
@@ -48,49 +46,6 @@ func TestPlacesAreWatchedUnderAMount(t *testing.T) {
 		}
 		if got := w.close()["bare"]; !slices.Equal(got, want) {
 			t.Errorf("seen %q, want %q", got, want)
-		}
-	}
-}
-
-func TestPercentile(t *testing.T) {
-	var all []time.Duration
-	for i := range 200 {
-		all = append(all, time.Duration(200-i))
-	}
-	for percent, want := range map[int]time.Duration{0: 1, 50: 100, 99: 198, 100: 200} {
-		if got := percentile(all, percent); got != want {
-			t.Errorf("p%d is %d, want %d", percent, got, want)
-		}
-	}
-	if got := percentile(nil, 99); got != 0 {
-		t.Errorf("of nothing: %d", got)
-	}
-}
-
-// The tries of a claim are those of the daemon's queues: 100 ms, doubled up to 30 s
-// (controller.newQueue).
-func TestTries(t *testing.T) {
-	for within, want := range map[time.Duration]float64{
-		0: 1, 99 * time.Millisecond: 1, 100 * time.Millisecond: 2, 300 * time.Millisecond: 3, 4 * time.Second: 6,
-		51100 * time.Millisecond: 10, 81100 * time.Millisecond: 11, 111100 * time.Millisecond: 12,
-	} {
-		if got := tries(within); got != want {
-			t.Errorf("%.0f tries within %s, want %.0f", got, within, want)
-		}
-	}
-}
-
-// Where nothing is to pass, each draw is a fault.
-func TestOddsOfNothing(t *testing.T) {
-	for name, w := range map[string]faultRates{"refusing": refusing, "dark": dark} {
-		for kind, odds := range w.odds {
-			sum := 0
-			for _, n := range odds {
-				sum += n
-			}
-			if sum != 1000 || odds[tooMany] < 10 || odds[tooMany] > 50 {
-				t.Errorf("%s: %s: %d per mille in all, %v", name, kind, sum, odds)
-			}
 		}
 	}
 }
@@ -153,8 +108,7 @@ func (s *server) through(t *testing.T, rates faultRates) (kubernetes.Interface, 
 	t.Helper()
 	faults := newInjector(1)
 	faults.set(rates)
-	p, err := newProxy(&rest.Config{Host: s.URL}, faults)
-	hosttest.Check(t, err)
+	p := hosttest.Need(newProxy(&rest.Config{Host: s.URL}, faults))(t)
 	t.Cleanup(p.close)
 	p.upstream.(*http.Transport).TLSClientConfig.RootCAs = s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	client, err := kubernetes.NewForConfig(&rest.Config{
@@ -211,8 +165,7 @@ func watchClaims(t *testing.T, client kubernetes.Interface) watch.Interface {
 
 // What the proxy puts into a watch is an error of that kind to a real client.
 func TestErrorInAWatch(t *testing.T) {
-	event, err := errorEvent(gone)
-	hosttest.Check(t, err)
+	event := hosttest.Need(errorEvent(gone))(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
 		_, _ = w.Write(event)
