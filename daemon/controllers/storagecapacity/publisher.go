@@ -34,7 +34,6 @@ type Options struct {
 // Publisher keeps a node's objects. Its methods can be called concurrently, and do not block.
 type Publisher struct {
 	Options
-	unpaid  API // as it was given
 	changed chan struct{}
 	mended  chan struct{}
 	urgent  atomic.Bool
@@ -56,11 +55,9 @@ type Publisher struct {
 
 // New makes a Publisher; nothing happens before Run.
 func New(o Options) *Publisher {
-	p := &Publisher{Options: o, unpaid: o.API,
+	return &Publisher{Options: o,
 		changed: make(chan struct{}, 1), mended: make(chan struct{}, 1),
 		refused: refusals{classes: map[string]refusal{}}}
-	p.API = paid{o.API, &p.budget}
-	return p
 }
 
 // Changed has the objects compared with what is wanted now.
@@ -173,7 +170,7 @@ func (p *Publisher) readAgain(ctx context.Context) error {
 	if p.published != nil && time.Now().Before(p.again) {
 		return nil
 	}
-	all, err := p.API.Capacities(ctx, p.Node)
+	all, err := p.paid().Capacities(ctx, p.Node)
 	if err != nil {
 		return err
 	}
@@ -230,10 +227,10 @@ func (p *Publisher) do(ctx context.Context, what kind, o Object) error {
 		return p.look(ctx)
 	case remove:
 		delete(p.published, o.Name)
-		return p.API.DeleteCapacity(ctx, o.Name)
+		return p.paid().DeleteCapacity(ctx, o.Name)
 	}
 	if _, there := p.published[o.Name]; there {
-		found, err := p.API.UpdateCapacity(ctx, o)
+		found, err := p.paid().UpdateCapacity(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -242,7 +239,7 @@ func (p *Publisher) do(ctx context.Context, what kind, o Object) error {
 			return nil
 		}
 	}
-	if err := p.API.CreateCapacity(ctx, o); err != nil {
+	if err := p.paid().CreateCapacity(ctx, o); err != nil {
 		return err
 	}
 	p.published[o.Name], p.due = o, time.Now()
