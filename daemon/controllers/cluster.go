@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // cluster is what is known of the cluster, and what one daemon does for all: it counts nodes, reads
@@ -25,7 +26,7 @@ type cluster struct {
 }
 
 // claimCame has claims without a node gone through.
-func (c *cluster) claimCame() { signal(c.unplaced) }
+func (c *cluster) claimCame() { wake.Signal(c.unplaced) }
 
 // nodeCount is how many nodes the cluster has, as it was counted at most age ago. While it cannot
 // be counted, and while a request for it takes longer than a worker waits, it is the last known

@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -117,8 +118,9 @@ func New(o Options) *Controller {
 		}
 		w.disk = disk.New(disk.Options{
 			Name: w.Name, Gate: o.Gate, Storage: w.Storage, Label: w.Label,
-			Look: func() { signal(w.kick) }, Slow: o.Deadline / 4,
-			Account: w.Account, Overcommit: w.Overcommit, Recount: func() { signal(w.recheck) },
+			Look: func() { wake.Signal(w.kick) }, Slow: o.Deadline / 4,
+			Account: w.Account, Overcommit: w.Overcommit,
+			Recount: func() { wake.Signal(w.recheck) },
 		})
 		f.workers[p.Name] = w
 		w.owner, w.everyNode = c.newOwner(w), c.newDirectory(w)
@@ -227,7 +229,7 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 	if was == nil || now == nil || was.Labels[plan.HostnameLabel] != now.Labels[plan.HostnameLabel] {
 		c.requeueClaims("")
 		for _, w := range c.workers {
-			signal(w.recheck)
+			wake.Signal(w.recheck)
 		}
 	}
 }
@@ -239,7 +241,7 @@ func (c *Controller) APIRecovered() {
 	c.copies.requeueContents()
 	for _, w := range c.workers {
 		c.requeueVolumes(w)
-		signal(w.recheck)
+		wake.Signal(w.recheck)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // removed is what the log has of a volume that was removed.
@@ -253,7 +254,7 @@ func (c *volumes) purge(ctx context.Context, w *poolWorker, pv string) (after ti
 		c.said.Forget(key)
 		return 0, nil
 	case errors.Is(err, volume.ErrDirectoryReplaced):
-		signal(w.kick)
+		wake.Signal(w.kick)
 		return 0, err
 	}
 	c.begun.Begin(key)
@@ -325,7 +326,7 @@ func (c *volumes) finish(ctx context.Context, w *poolWorker, pv string) {
 		if _, err := c.volume(ctx, w, pv); err == nil {
 			return
 		}
-		pauseFor(ctx, letGoAgain)
+		wake.Wait(ctx, letGoAgain, nil)
 	}
 }
 

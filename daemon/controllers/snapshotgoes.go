@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // removeSnapshot takes the data of a snapshot out of the way, durably, then lets its content go,
@@ -145,7 +146,7 @@ func (c *copies) finishContents(ctx context.Context) {
 		if len(c.begun.Under(contentKeys)) == 0 {
 			return
 		}
-		pauseFor(ctx, letGoAgain)
+		wake.Wait(ctx, letGoAgain, nil)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // HasClaimPolicy reports whether the cluster has an object of the claim policy's name. There is
@@ -33,9 +34,9 @@ func (c *Client) HasClaimPolicy(ctx context.Context) (bool, error) {
 func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)) {
 	changed := make(chan struct{}, 1)
 	policies := NewInformer(indexKind.source(c, ofClaimIndex), nil,
-		func(_, _ *admissionv1.MutatingAdmissionPolicy) { signal(changed) }).WatchList()
+		func(_, _ *admissionv1.MutatingAdmissionPolicy) { wake.Signal(changed) }).WatchList()
 	bindings := NewInformer(indexBindingKind.source(c, ofClaimIndex), nil,
-		func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { signal(changed) }).WatchList()
+		func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { wake.Signal(changed) }).WatchList()
 	go RunOptional(ctx, policies)
 	go RunOptional(ctx, bindings)
 	for _, synced := range []<-chan struct{}{policies.Synced(), bindings.Synced()} {

@@ -18,6 +18,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // connection is the http.RoundTripper of the client. It sends requests with the credentials of the
@@ -153,7 +155,7 @@ func (t *connection) observe(code int, optional bool) {
 
 // suspect has FollowKubeconfig look whether the credential is still the right one.
 func (t *connection) suspect() {
-	signal(t.stale)
+	wake.Signal(t.stale)
 }
 
 // reread uses the kubeconfig if it has changed, or a file that it names, or the renewed token, and
@@ -256,7 +258,7 @@ func (c *Client) FollowKubeconfig(ctx context.Context, onReload func(error)) {
 			return
 		case <-every.C:
 		case <-c.connection.stale:
-			if suspect = true; !pause(ctx, rereadPause) {
+			if suspect = true; !wake.Wait(ctx, rereadPause, nil) {
 				return
 			}
 		}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // Credential is what the client's credential says of itself. The API server alone knows whether
@@ -136,7 +138,7 @@ var errNoRenewal = errors.New("this identity has no right to renew its token (ma
 // each attempt that failed.
 func (c *Client) RunRenewal(ctx context.Context, save func(token []byte) error, report func(Credential, error)) {
 	jitter := rand.Float64() * renewJitter
-	for tried := (time.Time{}); pause(ctx, c.renewLook()); {
+	for tried := (time.Time{}); wake.Wait(ctx, c.renewLook(), nil); {
 		now, is := time.Now(), c.Credential()
 		if !is.renewable() || now.Before(renewalOf(is, jitter)) || now.Sub(tried) < min(renewRetry, is.Expires.Sub(is.Issued)/100) {
 			continue

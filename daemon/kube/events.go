@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
@@ -63,7 +64,7 @@ func (c *Client) Event(ref corev1.ObjectReference, eventType, reason, message st
 // wake has both lanes look at the queue.
 func (e *eventWriter) wake() {
 	for _, l := range e.lanes {
-		signal(l.wake)
+		wake.Signal(l.wake)
 	}
 }
 
@@ -105,7 +106,7 @@ func (e *eventWriter) run(ctx context.Context, which int) {
 		n, after := e.next(which, e.client.inFlight.busy(time.Now()), false)
 		if n == nil {
 			e.leave(which)
-			e.sleep(ctx, which, after)
+			wake.Wait(ctx, cmp.Or(after, time.Hour), e.lanes[which].wake)
 			continue
 		}
 		err := e.write(ctx, n)
@@ -115,9 +116,9 @@ func (e *eventWriter) run(ctx context.Context, which int) {
 		case err == nil:
 			wait.reset()
 		case !ownTrouble(err), asked: // the informers report a server that cannot be reached
-			pause(ctx, wait.next(err))
+			wake.Wait(ctx, wait.next(err), nil)
 		case which == suspect:
-			pause(ctx, min(wait.next(err), time.Second))
+			wake.Wait(ctx, min(wait.next(err), time.Second), nil)
 		}
 	}
 }
@@ -174,18 +175,6 @@ func (e *eventWriter) next(which int, busy, flush bool) (*event, time.Duration) 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.queue.next(time.Now(), which, busy, flush)
-}
-
-func (e *eventWriter) sleep(ctx context.Context, which int, after time.Duration) {
-	var timer <-chan time.Time
-	if after > 0 {
-		timer = time.After(after)
-	}
-	select {
-	case <-ctx.Done():
-	case <-e.lanes[which].wake:
-	case <-timer:
-	}
 }
 
 // ownTrouble reports whether an error is that of one event: the API server responded, or did so to

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // A tombstone is a Lease, because the daemon may write Leases in its namespace anyway, and because
@@ -148,7 +149,7 @@ func (g *tombstoneGC) added(group string, at, local time.Time) {
 	g.mu.Lock()
 	g.groups[group], g.latest, g.latestLocal = time.Time{}, at, local
 	g.mu.Unlock()
-	signal(g.wake)
+	wake.Signal(g.wake)
 }
 
 // due returns and forgets the groups to collect, and the time of the server's clock. all reports,
@@ -198,7 +199,7 @@ func (c *Client) RunTombstoneGC(ctx context.Context) {
 				return
 			}
 		}
-		if !pause(ctx, c.tombstoneGCInterval) {
+		if !wake.Wait(ctx, c.tombstoneGCInterval, nil) {
 			return
 		}
 		c.collectTombstones(ctx, time.Now())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // ErrNotLeading is returned by what may be done in a shared pool by its Leader alone, to a daemon
@@ -125,10 +126,7 @@ func (e *Elector) Look() {
 	if e == nil {
 		return
 	}
-	select {
-	case e.look <- struct{}{}:
-	default:
-	}
+	wake.Signal(e.look)
 }
 
 // Changed is to be called with each lease that the watch brings, and with nil for one that was
@@ -143,13 +141,7 @@ func (e *Elector) Changed(name string, lease *Lease) {
 // Run looks after the lease until ctx ends.
 func (e *Elector) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		timer := time.NewTimer(e.Tend(ctx))
-		select {
-		case <-ctx.Done():
-		case <-e.look:
-		case <-timer.C:
-		}
-		timer.Stop()
+		wake.Wait(ctx, e.Tend(ctx), e.look)
 	}
 }
 

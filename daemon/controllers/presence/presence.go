@@ -14,6 +14,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // The times of a lease.
@@ -114,12 +116,7 @@ func (k *Keeper) Other() string {
 func (k *Keeper) Known() <-chan struct{} { return k.known }
 
 // NodeChanged is called when Needed may return something else.
-func (k *Keeper) NodeChanged() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
+func (k *Keeper) NodeChanged() { wake.Signal(k.wake) }
 
 // Run keeps the lease until ctx ends. It stays then: a host that stopped is silent after Duration.
 func (k *Keeper) Run(ctx context.Context) {
@@ -136,13 +133,7 @@ func (k *Keeper) Run(ctx context.Context) {
 				k.Requested(err)
 			}
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-k.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
+		wake.Wait(ctx, wait, k.wake)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // Options are a Publisher's. All fields are needed.
@@ -61,20 +62,10 @@ func New(o Options) *Publisher {
 }
 
 // Changed has the objects compared with what is wanted now.
-func (p *Publisher) Changed() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
-}
+func (p *Publisher) Changed() { wake.Signal(p.changed) }
 
 // Retry ends the pause after an error: what the requests failed with was mended.
-func (p *Publisher) Retry() {
-	select {
-	case p.mended <- struct{}{}:
-	default:
-	}
-}
+func (p *Publisher) Retry() { wake.Signal(p.mended) }
 
 // Refused is called when a claim was refused that the scheduler sent here: an object that is too
 // high does not wait.
@@ -109,15 +100,13 @@ func (p *Publisher) Run(ctx context.Context) {
 		default:
 			p.Requested(p.firstRefused())
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-p.wake(err):
 		case <-p.mended:
 			p.retryRefused()
-		case <-timer.C:
+		case <-time.After(wait):
 		}
-		timer.Stop()
 	}
 }
 

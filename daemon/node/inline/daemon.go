@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/ipc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // Daemon works on the requests of the node service that listens at a path.
@@ -36,21 +37,12 @@ func (d Daemon) Run(ctx context.Context) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if err := d.line(ctx); err != nil {
-					pause(ctx, again)
+					wake.Wait(ctx, again, nil)
 				}
 			}
 		})
 	}
 	all.Wait()
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // line works on what comes on one pair of sockets. It returns nil when the node service has closed
