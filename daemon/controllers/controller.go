@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
@@ -50,7 +51,7 @@ type Options struct {
 	Pools             []PoolParts
 	Listers           Listers
 	API               API
-	Events            Events
+	Events            report.Events
 	// Published may be nil: no claim is told that it fits on no node then.
 	Published Published
 	// AllHeld reports whether Listers.Claims has all claims of a namespace that have no node. It

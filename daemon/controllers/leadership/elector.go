@@ -27,11 +27,6 @@ type Storage interface {
 	Proof(ctx context.Context) Proof
 }
 
-// Events writes events. It never blocks.
-type Events interface {
-	Event(ref corev1.ObjectReference, kind, reason, message string)
-}
-
 // Options are an Elector's. All fields are needed.
 type Options struct {
 	Pool        string
@@ -40,7 +35,7 @@ type Options struct {
 	Node        string
 	Leases      Leases
 	Storage     Storage
-	Events      Events // about this node
+	Events      report.Events // about this node
 	// Requested is called with how each try to have the lease ended.
 	Requested func(err error)
 	Log       *slog.Logger
