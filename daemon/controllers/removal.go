@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -345,17 +344,10 @@ func (c *volumes) staysAfterAll(was, now *corev1.PersistentVolume) {
 		return
 	}
 	if uid, version, _ := strings.Cut(c.begun.Noted(letGoKey(now.Name)), " "); was != nil && was.UID == now.UID && string(now.UID) == uid &&
-		earlier(was.ResourceVersion, now.ResourceVersion) && earlier(now.ResourceVersion, version) {
+		plan.Newer(now.ResourceVersion, was.ResourceVersion, false) &&
+		plan.Newer(version, now.ResourceVersion, false) {
 		c.workerOf(now).volumes.Add(item{name: now.Name})
 		return
 	}
 	c.begun.End(letGoKey(now.Name))
-}
-
-// earlier compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504).
-// Of others it is false.
-func earlier(a, b string) bool {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
-	return errX == nil && errY == nil && x < y
 }

@@ -112,7 +112,8 @@ func (c *copies) contentStaysAfterAll(now *snapshotapi.Content) {
 	}
 	uid := string(now.UID)
 	for _, rest := range c.begun.Under(contentKey(uid)) {
-		if key := contentKey(uid) + rest; !earlier(now.ResourceVersion, c.begun.Noted(key)) {
+		key := contentKey(uid) + rest
+		if !plan.Newer(c.begun.Noted(key), now.ResourceVersion, false) {
 			c.begun.End(key)
 		}
 	}

@@ -172,18 +172,23 @@ func (t *connection) reread() (bool, error) {
 	if read == t.read {
 		return false, nil
 	}
+	err := t.reuse(read)
+	return err == nil, err
+}
+
+// reuse uses the kubeconfig as it was read, with this hash. mu is held.
+func (t *connection) reuse(read [sha256.Size]byte) error {
 	config, err := loadKubeconfig(t.options.Kubeconfig, t.options.Overrides)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case config.Host+config.APIPath != t.host:
-		return false, ErrOtherServer
+		return ErrOtherServer
 	}
-	if err := t.use(config); err != nil {
-		return false, err
+	if err = t.use(config); err == nil {
+		t.read = read
 	}
-	t.read = read
-	return true, nil
+	return err
 }
 
 // preferRenewed has a configuration use the renewed token, if that succeeds its own.
@@ -201,15 +206,7 @@ func preferRenewed(config *rest.Config, file string) {
 func (t *connection) renewed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.read = t.look()
-	config, err := loadKubeconfig(t.options.Kubeconfig, t.options.Overrides)
-	switch {
-	case err != nil:
-		return err
-	case config.Host+config.APIPath != t.host:
-		return ErrOtherServer
-	}
-	return t.use(config)
+	return t.reuse(t.look())
 }
 
 // LastSuccess returns when the API server last accepted a request or sent something on a watch. The

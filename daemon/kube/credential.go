@@ -203,24 +203,14 @@ func requestToken(ctx context.Context, client rest.Interface, of Credential, lif
 			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: of.Node, UID: types.UID(of.NodeUID)},
 		},
 	}
-	body, err := json.Marshal(request)
-	if err != nil {
-		return "", err
-	}
-	response, err := rawOf(client.Post().Namespace(of.Namespace).Resource("serviceaccounts").Name(of.Account).SubResource("token").
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
-		Body(body).Timeout(callTimeout).Do(ctx))
-	if err != nil {
+	if err := post(ctx, client.Post().Namespace(of.Namespace).Resource("serviceaccounts").
+		Name(of.Account).SubResource("token"), request); err != nil {
 		return "", fmt.Errorf("request a token for node %s: %w", of.Node, err)
 	}
-	granted := &authenticationv1.TokenRequest{}
-	if err := json.Unmarshal(response, granted); err != nil {
-		return "", fmt.Errorf("request a token for node %s: %w", of.Node, err)
-	}
-	if parseToken(granted.Status.Token).Node != of.Node {
+	if parseToken(request.Status.Token).Node != of.Node {
 		return "", fmt.Errorf("request a token for node %s: the server gave one that is not bound to it", of.Node)
 	}
-	return granted.Status.Token, nil
+	return request.Status.Token, nil
 }
 
 // Enrolled is a node's identity: a ServiceAccount's token that is bound to its Node object.

@@ -73,7 +73,8 @@ func (e *eventWriter) wake() {
 // Event object. The zero time is never, or longer ago than the API server keeps events.
 func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, eventType, reason, message string) (at time.Time, text string, err error) {
 	n := event{regarding: ref, eventType: eventType, reason: reason, message: words.Line(message, words.MessageMax)}
-	object, err := c.getEvent(ctx, cmp.Or(ref.Namespace, metav1.NamespaceDefault), eventName(n))
+	object, err := eventKind.get(ctx, c,
+		cmp.Or(ref.Namespace, metav1.NamespaceDefault), eventName(n))
 	if object == nil {
 		return time.Time{}, "", err
 	}
@@ -257,7 +258,7 @@ func (c *Client) writeEvent(ctx context.Context, n event) (count int32, err erro
 		return count, err
 	}
 	// Another process created it, or this one did and the response was lost.
-	object, readErr := c.getEvent(ctx, n.namespace, n.name)
+	object, readErr := eventKind.get(ctx, c, n.namespace, n.name)
 	if object == nil {
 		return 0, cmp.Or(readErr, err) // it was deleted meanwhile: tried again
 	}
@@ -271,8 +272,4 @@ func (c *Client) patchEvent(ctx context.Context, n event, count int32) error {
 		"count": count, "lastTimestamp": n.last.UTC().Format(time.RFC3339), "message": n.message,
 	})
 	return err
-}
-
-func (c *Client) getEvent(ctx context.Context, namespace, name string) (*corev1.Event, error) {
-	return eventKind.get(ctx, c, namespace, name)
 }

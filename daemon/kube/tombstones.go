@@ -45,7 +45,7 @@ func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bo
 	if first || err != nil || t.Data != plan.Retain {
 		return first, err
 	}
-	lease, err := c.readLease(ctx, t.PV, callTimeout)
+	lease, err := leaseKind.get(ctx, c, c.options.Namespace, t.PV)
 	if err != nil || lease != nil && lease.Labels[tombstoneLabel] != string(plan.Delete) {
 		return false, err
 	}
@@ -87,7 +87,7 @@ func groupOf(t plan.Tombstone) string {
 // ReadTombstone requests a volume's tombstone from the API server. It returns nil without an error
 // if there is none.
 func (c *Client) ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error) {
-	lease, err := c.readLease(ctx, pv, callTimeout)
+	lease, err := leaseKind.get(ctx, c, c.options.Namespace, pv)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read what became of volume %s: %w", pv, err)
