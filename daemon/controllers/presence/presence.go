@@ -155,8 +155,7 @@ func (k *Keeper) turn(ctx context.Context, needed bool, text, news string) (
 	if lease == nil {
 		there, err := k.API.ReadNodeLease(ctx)
 		if err != nil {
-			wait, err = k.failed(err)
-			return wait, true, err
+			return k.failed(err), true, err
 		}
 		if needed && there != nil && k.others(*there) {
 			return recheck, true, nil
@@ -171,8 +170,7 @@ func (k *Keeper) turn(ctx context.Context, needed bool, text, news string) (
 	k.held = now
 	switch {
 	case err != nil:
-		wait, err = k.failed(err)
-		return wait, true, err
+		return k.failed(err), true, err
 	case now == nil:
 		return time.Second, true, nil // it is there, or was written or deleted meanwhile: it is read
 	}
@@ -198,13 +196,13 @@ func (k *Keeper) states(l Lease, text string) map[string]string {
 
 // failed returns when to try again after an error. A right that is missing, or a policy that
 // refuses, keeps no daemon from its work: then two hosts with one name are not told apart.
-func (k *Keeper) failed(err error) (time.Duration, error) {
+func (k *Keeper) failed(err error) time.Duration {
 	k.held = nil
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-		return recheck, err
+		return recheck
 	}
 	k.found("")
-	return Renewal, err
+	return Renewal
 }
 
 // others reports whether a lease is another host's that does not seem to be gone.
