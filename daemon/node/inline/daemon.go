@@ -64,17 +64,14 @@ func (d Daemon) line(ctx context.Context) error {
 			return err
 		}
 		asked = true
-		if err := send(end, replyTo(d.Do(ctx, r))); err != nil {
+		var done reply
+		if err := d.Do(ctx, r); err != nil {
+			done.Error = err.Error()
+		}
+		if err := send(end, done); err != nil {
 			return err
 		}
 	}
-}
-
-func replyTo(err error) reply {
-	if err != nil {
-		return reply{Error: err.Error()}
-	}
-	return reply{}
 }
 
 // receive reads one message. A closed end is io.EOF.
