@@ -29,6 +29,7 @@ func newDaemon(t *testing.T) (*daemon, *generation) {
 	d := &daemon{Options: Options{RuntimeDir: dir, Log: slog.New(slog.DiscardHandler)}, changed: make(chan struct{}, 1), store: map[storeKey]*volume.Pool{}, promises: capacity.NewBook()}
 	d.metrics = metrics.New("test", metrics.Sources{
 		Volumes: d.countVolumes, States: d.countStates, Health: d.health, Rooms: d.rooms,
+		Work: d.working,
 	})
 	cfg := config.Config{Node: "node-a", Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	if err := os.WriteFile(cfg.Kubeconfig, []byte(kubeconfig), 0o600); err != nil {

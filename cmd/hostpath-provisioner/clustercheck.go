@@ -194,9 +194,8 @@ func gatherParameters(ctx context.Context, client *kube.Client, f *clustercheck.
 	return err
 }
 
-func gatherIndex(ctx context.Context, client *kube.Client, f *clustercheck.Facts) error {
-	is, err := client.ClaimIndex(ctx)
-	f.Index = clustercheck.Index(is)
+func gatherIndex(ctx context.Context, client *kube.Client, f *clustercheck.Facts) (err error) {
+	f.Index, err = client.ClaimIndex(ctx)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // take writes this node's name on a claim. While many claims wait the watch lags, so where other
@@ -124,7 +125,7 @@ func (c *claims) remind(ctx context.Context, f plan.ClaimFacts, v plan.Verdict) 
 func (c *claims) abandon(uid string) {
 	c.copies.cancel(uid)
 	if pool := c.inFlight.abandon(uid); pool != "" {
-		signal(c.workers[pool].recheck)
+		wake.Signal(c.workers[pool].recheck)
 	}
 }
 

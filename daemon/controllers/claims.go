@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // claims gets claims their volumes: it takes and gives back claims, chooses pools, makes
@@ -35,7 +36,7 @@ type claims struct {
 func (c *claims) ClaimChanged(was, now *corev1.PersistentVolumeClaim) {
 	c.pods.noteWaiting(was, now)
 	if now != nil && plan.NodeOpen(now) {
-		signal(c.podNews)
+		wake.Signal(c.podNews)
 	}
 	if now != nil && plan.Unasked(now) && (was == nil || plan.Unasked(was)) {
 		c.cluster.claimCame()
@@ -212,7 +213,7 @@ func (c *claims) dropClaim(i item) {
 	c.expander.Forget(i.uid)
 	c.copies.cancel(i.uid)
 	if pool := c.inFlight.forget(i.uid); pool != "" {
-		signal(c.workers[pool].recheck)
+		wake.Signal(c.workers[pool].recheck)
 	}
 }
 
@@ -229,7 +230,8 @@ func (c *claims) expand(ctx context.Context, w *poolWorker, claim *corev1.Persis
 }
 
 func (w *poolWorker) expansion() expansion.Pool {
-	return expansion.Pool{Pool: w.Pool, Disk: w.disk, Elector: w.elector, LookAt: func() { signal(w.kick) }}
+	return expansion.Pool{Pool: w.Pool, Disk: w.disk, Elector: w.elector,
+		LookAt: func() { wake.Signal(w.kick) }}
 }
 
 // restyled tells a bound claim that names a VolumeAttributesClass that there is none.

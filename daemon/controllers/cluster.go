@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // cluster is what is known of the cluster, and what one daemon does for all: it counts nodes, reads
@@ -25,7 +26,7 @@ type cluster struct {
 }
 
 // claimCame has claims without a node gone through.
-func (c *cluster) claimCame() { signal(c.unplaced) }
+func (c *cluster) claimCame() { wake.Signal(c.unplaced) }
 
 // nodeCount is how many nodes the cluster has, as it was counted at most age ago. While it cannot
 // be counted, and while a request for it takes longer than a worker waits, it is the last known
@@ -33,29 +34,21 @@ func (c *cluster) claimCame() { signal(c.unplaced) }
 func (c *cluster) nodeCount(ctx context.Context, age time.Duration) int {
 	n := &c.nodes
 	n.mu.Lock()
-	if time.Since(n.counted) <= age || time.Since(n.failed) <= min(age, countAgain) {
-		defer n.mu.Unlock()
-		return n.number
-	}
-	flight := n.flight
-	if flight == nil {
-		flight = make(chan struct{})
-		n.flight = flight
-		go c.countNodes(ctx, flight)
-	}
+	fresh := time.Since(n.counted) <= age || time.Since(n.failed) <= min(age, countAgain)
 	wait := countWait
 	if n.counted.IsZero() {
 		wait = firstCountWait
 	}
-	n.mu.Unlock()
-	select {
-	case <-flight:
-	case <-ctx.Done():
-	case <-time.After(wait):
+	if !fresh && n.flight == nil {
+		n.flight = make(chan struct{})
+		go c.countNodes(ctx, n.flight)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.number
+	flight := n.flight
+	n.mu.Unlock()
+	if !fresh {
+		wake.Wait(ctx, wait, flight)
+	}
+	return c.lastNodeCount()
 }
 
 // countedLately is nodeCount of the last minute.

@@ -11,12 +11,14 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -49,7 +51,7 @@ type Options struct {
 	Pools             []PoolParts
 	Listers           Listers
 	API               API
-	Events            Events
+	Events            report.Events
 	// Published may be nil: no claim is told that it fits on no node then.
 	Published Published
 	// AllHeld reports whether Listers.Claims has all claims of a namespace that have no node. It
@@ -117,8 +119,9 @@ func New(o Options) *Controller {
 		}
 		w.disk = disk.New(disk.Options{
 			Name: w.Name, Gate: o.Gate, Storage: w.Storage, Label: w.Label,
-			Look: func() { signal(w.kick) }, Slow: o.Deadline / 4,
-			Account: w.Account, Overcommit: w.Overcommit, Recount: func() { signal(w.recheck) },
+			Look: func() { wake.Signal(w.kick) }, Slow: o.Deadline / 4,
+			Account: w.Account, Overcommit: w.Overcommit,
+			Recount: func() { wake.Signal(w.recheck) },
 		})
 		f.workers[p.Name] = w
 		w.owner, w.everyNode = c.newOwner(w), c.newDirectory(w)
@@ -227,7 +230,7 @@ func (c *Controller) NodeChanged(was, now *corev1.Node) {
 	if was == nil || now == nil || was.Labels[plan.HostnameLabel] != now.Labels[plan.HostnameLabel] {
 		c.requeueClaims("")
 		for _, w := range c.workers {
-			signal(w.recheck)
+			wake.Signal(w.recheck)
 		}
 	}
 }
@@ -239,7 +242,7 @@ func (c *Controller) APIRecovered() {
 	c.copies.requeueContents()
 	for _, w := range c.workers {
 		c.requeueVolumes(w)
-		signal(w.recheck)
+		wake.Signal(w.recheck)
 	}
 }
 

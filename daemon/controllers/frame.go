@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // frame is what the reconcilers share: where they are, what they read and write, the pools with
@@ -142,7 +143,7 @@ func (c *frame) beside(w *poolWorker, v *corev1.PersistentVolume) bool {
 // Look makes every pool's loop look at its pool now.
 func (c *frame) Look() {
 	for _, w := range c.workers {
-		signal(w.kick)
+		wake.Signal(w.kick)
 	}
 }
 
@@ -230,13 +231,6 @@ func needsLook(v *corev1.PersistentVolume) bool {
 	return plan.NeedsWork(v) || plan.Unattributed(v) || plan.MisHeld(v)
 }
 
-func signal(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
-}
-
 // put sets a map's value, also of a map that was not made yet.
 func put[V any](all *map[string]V, key string, is V) {
 	if *all == nil {
@@ -249,22 +243,8 @@ func put[V any](all *map[string]V, key string, is V) {
 // when news comes, and never within the pause.
 func rounds(ctx context.Context, wait, pause time.Duration, news <-chan struct{},
 	round func(context.Context) time.Duration) {
-	for ; ; wait = round(ctx) {
-		pauseFor(ctx, pause)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait - pause):
-		case <-news:
-		}
-	}
-}
-
-// pauseFor waits, or until ctx ends.
-func pauseFor(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+	for wake.Wait(ctx, pause, nil) && wake.Wait(ctx, wait-pause, news) {
+		wait = round(ctx)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
@@ -59,7 +60,7 @@ func (c *volumes) MakeInline(ctx context.Context, v InlineVolume) error {
 	}
 	if err := h.Create(c.inlineSpec(w, v, size)); err != nil {
 		if errors.Is(err, volume.ErrDirectoryReplaced) {
-			signal(w.kick)
+			wake.Signal(w.kick)
 		}
 		return err
 	}
@@ -107,7 +108,7 @@ func (c *volumes) EndInline(ctx context.Context, handle string) error {
 		rec, err := h.LookupInline(handle)
 		if err == nil && rec != nil {
 			_, err = c.dropInline(w, h, handle, true)
-			signal(w.sweep)
+			wake.Signal(w.sweep)
 		}
 		first = cmp.Or(first, err)
 	}
@@ -183,11 +184,11 @@ func (c *volumes) keepInline(ctx context.Context, w *poolWorker) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, volume.ErrDirectoryReplaced):
-			signal(w.kick)
+			wake.Signal(w.kick)
 		default:
 			c.warnOnce("inline", w.Name, err, "removing inline volumes of pods that are gone")
 		}
-		time.AfterFunc(recheckAgain, func() { signal(w.sweep) })
+		time.AfterFunc(recheckAgain, func() { wake.Signal(w.sweep) })
 	}
 }
 

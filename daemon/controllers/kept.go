@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
@@ -175,7 +176,7 @@ func (x *keptIndex) read(ctx context.Context, api Reader, claims []string) (refs
 	}
 	if now != known.Identity { // nothing is read by the label until an index is found whole again
 		x.known.CompareAndSwap(known, &KeptIndex{})
-		signal(x.changed)
+		wake.Signal(x.changed)
 		return nil, false, nil
 	}
 	return refs, true, nil
@@ -185,7 +186,7 @@ func (x *keptIndex) read(ctx context.Context, api Reader, claims []string) (refs
 // in use is looked at with each read.
 func (c *cluster) LookAtKeptIndex() {
 	if c.kept.index.known.Load().Identity == "" {
-		signal(c.kept.index.changed)
+		wake.Signal(c.kept.index.changed)
 	}
 }
 
@@ -206,11 +207,8 @@ func (c *cluster) FollowKept(ctx context.Context, known KeptIndex, keep func(Kep
 			keep(now)
 			known = now
 		}
-		select {
-		case <-ctx.Done():
+		if !wake.Wait(ctx, wait, x.changed) {
 			return
-		case <-x.changed:
-		case <-time.After(wait):
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // indexed is an API server with a policy that labels kept volumes, or not.
@@ -151,7 +152,7 @@ func TestKeptIndex(t *testing.T) {
 				ctl := New(Options{Self: plan.Self{Node: "node-a"}, API: s, Log: slog.New(slog.DiscardHandler), Listers: Listers{Volumes: own{}}})
 				defer ctl.End()
 				go ctl.FollowKept(t.Context(), c.known, func(KeptIndex) {})
-				signal(ctl.kept.index.changed)
+				wake.Signal(ctl.kept.index.changed)
 				for i, step := range c.steps {
 					if step.change != nil {
 						s.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 func (c *pools) newOwner(w *poolWorker) *ownership.Pool {
@@ -18,7 +19,7 @@ func (c *pools) newOwner(w *poolWorker) *ownership.Pool {
 		Pool: w.Pool, Node: c.Node, Cluster: c.identity, Disk: w.disk, Deadline: c.Deadline, Log: c.Log,
 		Host: c.Host, BoundNode: c.BoundNode, Holder: c.Holder,
 		Object:  func() *corev1.Node { node, _ := c.Listers.Nodes.Get(c.Node); return node },
-		Look:    func() { signal(w.kick) },
+		Look:    func() { wake.Signal(w.kick) },
 		Objects: func() []*corev1.PersistentVolume { return c.Listers.Volumes.List() },
 		Beside:  func(v *corev1.PersistentVolume) bool { return c.beside(w, v) },
 	})
@@ -32,11 +33,11 @@ func (c *pools) newElector(w *poolWorker) *leadership.Elector {
 		Requested: func(err error) { c.NodeRequest("the lease of pool "+w.Name, err) },
 		Resumed: func() {
 			w.disk.Account.Forget() // other daemons made and removed volumes meanwhile
-			signal(w.recheck)
+			wake.Signal(w.recheck)
 			// Once more when a call of the leader before, which was paused in it, has certainly
 			// ended: a directory that it made for a claim that went meanwhile is known to no other
 			// process.
-			time.AfterFunc(recheckAgain, func() { signal(w.recheck) })
+			time.AfterFunc(recheckAgain, func() { wake.Signal(w.recheck) })
 			c.requeueVolumes(w)
 			c.requeueClaims(w.Name)
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // A class may lead to several pools of a node, each on a disk of its own. What is begun in one is
@@ -88,7 +89,7 @@ const (
 )
 
 // PodChanged is called with each pod of Listers.Pods that came, changed or went.
-func (c *claims) PodChanged(_, _ *corev1.Pod) { signal(c.podNews) }
+func (c *claims) PodChanged(_, _ *corev1.Pod) { wake.Signal(c.podNews) }
 
 // placePods chooses nodes until ctx ends.
 func (c *claims) placePods(ctx context.Context) {

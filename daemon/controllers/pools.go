@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
@@ -101,9 +102,9 @@ func (c *pools) look(ctx context.Context, w *poolWorker) {
 	c.reportPool(w, seen)
 	moved := gate.Moved(before, after)
 	if after.Removable() && (!before.Removable() || moved) {
-		signal(w.recheck)
+		wake.Signal(w.recheck)
 		if w.Inline > 0 {
-			signal(w.sweep)
+			wake.Signal(w.sweep)
 		}
 		c.requeueVolumes(w)
 	}

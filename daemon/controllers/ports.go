@@ -7,8 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/everynode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/expansion"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/ownership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/podclaims"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
@@ -40,11 +42,31 @@ type Listers struct {
 	Pods Lister[*corev1.Pod]
 }
 
-// Reader reads single objects from the API itself, before something that cannot be undone.
-// An object that does not exist is nil without an error.
+// API is the part of Kubernetes that the controllers use. What is read is read from the API itself,
+// before something that cannot be undone. An object that does not exist is nil without an error.
+type API interface {
+	ownership.API
+	everynode.API
+	expansion.API
+	leadership.Leases
+	podclaims.API
+	Reader
+	// ReadTombstone returns nil without an error for a volume that has none.
+	ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error)
+	// CreateVolume returns the object that has the name already, if there is one.
+	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
+	// HoldVolume puts our finalizer on an object whose policy and claim are still as given; else it
+	// returns a conflict. It returns the object as it is then, nil if it is gone.
+	HoldVolume(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
+	// DeleteVolume deletes an object that is still as given, a conflict if it is not.
+	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
+	// SetSelectedNode writes the node on a claim, unless another writer changed it: won is false.
+	SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim,
+		node string) (won bool, err error)
+}
+
+// Reader reads what the other parts of API do not.
 type Reader interface {
-	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
-	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	// EachVolume reads all volume objects of the cluster.
 	EachVolume(ctx context.Context, visit func(*corev1.PersistentVolume)) error
 	// FewVolumes reads the volume objects of the cluster, of more than limit only some. all reports
@@ -67,54 +89,10 @@ type Reader interface {
 	// EventLastWritten returns when an event was written last, by any daemon, and its message; the
 	// zero time is never.
 	EventLastWritten(ctx context.Context, ref corev1.ObjectReference, kind, reason, message string) (at time.Time, text string, err error)
-	// ClusterID is an ID that no other cluster has, "" where this daemon may not know it.
-	ClusterID(ctx context.Context) (string, error)
 	// GetDriver returns the CSIDriver of this name.
 	GetDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 	// ClassProvisioner is the provisioner of a class, "" if there is no such class.
 	ClassProvisioner(ctx context.Context, class string) (string, error)
-}
-
-// VolumeWriter creates and removes volume objects.
-type VolumeWriter interface {
-	// CreateVolume returns the object that has the name already, if there is one.
-	CreateVolume(ctx context.Context, pv *corev1.PersistentVolume) (existing *corev1.PersistentVolume, err error)
-	// RemoveVolume takes our finalizer off and deletes the object.
-	RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-	// ReleaseFinalizer takes our finalizer off an object whose policy and claim are still as given,
-	// and that is still released if it was; else it returns a conflict. It returns the object as it
-	// is then, nil if it is gone.
-	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
-	// HoldVolume puts our finalizer on an object whose policy and claim are still as given; else it
-	// returns a conflict. It returns the object as it is then, nil if it is gone.
-	HoldVolume(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
-	// DeleteVolume deletes an object that is still as given, a conflict if it is not.
-	DeleteVolume(ctx context.Context, pv *corev1.PersistentVolume) error
-}
-
-// ClaimWriter writes the node on a claim, unless another writer changed the claim (won is false).
-type ClaimWriter interface {
-	SetSelectedNode(ctx context.Context, claim *corev1.PersistentVolumeClaim, node string) (won bool, err error)
-}
-
-// Tombstones are what stays of volumes of scope every-node.
-type Tombstones interface {
-	// WriteTombstone writes one; one that is there already stays, and first is false. But Retain
-	// replaces Delete.
-	WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error)
-	// ReadTombstone returns nil without an error for a volume that has none.
-	ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error)
-}
-
-// API is the part of Kubernetes that the controllers use.
-type API interface {
-	Reader
-	VolumeWriter
-	ClaimWriter
-	Tombstones
-	leadership.Leases
-	podclaims.API
-	expansion.Writer
 }
 
 // Snapshots is the part of the API group snapshot.storage.k8s.io that the controllers use. An
@@ -166,11 +144,6 @@ type Published interface {
 	RefusedFor(class string) string
 }
 
-// Events tells the people who look at an object. It never blocks.
-type Events interface {
-	Event(ref corev1.ObjectReference, kind, reason, message string)
-}
-
 // Prober looks at one pool. It returns by the context's deadline, also when the pool hangs, and
 // finds a pool closed in which a call of its storage does not return.
 type Prober interface {
@@ -179,10 +152,9 @@ type Prober interface {
 
 // Metrics counts. It never blocks.
 type Metrics interface {
+	everynode.Metrics
+	expansion.Metrics
 	Claim(pool, reason string, took time.Duration)
-	Volume(pool, reason string)
-	Part(pool, reason string)
-	Expansion(pool, reason string)
 	Snapshot(reason string)
 	Pool(s gate.State)
 	Usage(pool string, takes usage.Pool)

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // attempt has a claim's volume made, and reports the outcome. Where another claim was promised the
@@ -213,7 +214,7 @@ func (c *claims) notMade(ctx context.Context, f plan.ClaimFacts, err error) (pla
 		c.Log.Info("leaves a claim whose volume was removed meanwhile", "claim", f.Claim.Namespace+"/"+f.Claim.Name, "pool", w.Name)
 		return plan.Verdict{After: lag}, nil // the watch brings what became of it
 	}
-	signal(w.kick)
+	wake.Signal(w.kick)
 	if ctx.Err() != nil || errors.Is(err, volume.ErrDirectoryReplaced) {
 		return v, err
 	}

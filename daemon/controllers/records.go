@@ -13,6 +13,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -43,14 +44,11 @@ func (c *volumes) keepRecords(ctx context.Context, w *poolWorker) {
 				c.warnOnce("records", w.Name, err, "comparing records with the API")
 			}
 			if errors.Is(err, volume.ErrDirectoryReplaced) {
-				signal(w.kick)
+				wake.Signal(w.kick)
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if !wake.Wait(ctx, next, w.recheck) {
 			return
-		case <-w.recheck:
-		case <-time.After(next):
 		}
 	}
 }
@@ -83,7 +81,7 @@ func (c *volumes) recheck(ctx context.Context, w *poolWorker) error {
 	}
 	all := records
 	if records = withoutInline(records); len(records) < len(all) {
-		signal(w.sweep)
+		wake.Signal(w.sweep)
 	}
 	c.lookForLost(w, records)
 	c.tellAstray(w, records)
@@ -106,7 +104,7 @@ func (c *volumes) recheck(ctx context.Context, w *poolWorker) error {
 		return err
 	}
 	if c.identity.Contradicts(mark) {
-		signal(w.kick) // the API server is another cluster's since the pool was looked at
+		wake.Signal(w.kick) // the API server is another cluster's since the pool was looked at
 		return nil
 	}
 	err = c.compare(ctx, w, h, records, &comparison{c: c, sure: c.identity.Owns(all, mark)})
@@ -138,7 +136,7 @@ func (c *volumes) compare(ctx context.Context, w *poolWorker, h disk.Handle, rec
 		}
 	}
 	if again > 0 {
-		time.AfterFunc(again, func() { signal(w.recheck) })
+		time.AfterFunc(again, func() { wake.Signal(w.recheck) })
 	}
 	if failed > 1 {
 		return fmt.Errorf("%w (and %d more)", first, failed-1)
@@ -241,7 +239,7 @@ func (c *volumes) record(ctx context.Context, w *poolWorker, h disk.Handle, rec 
 		err = c.undo(ctx, w, h, rec)
 	case plan.Keep:
 		if rec.Sent != "" && facts.Volume == nil { // it is about to be made elsewhere
-			time.AfterFunc(recheckAgain, func() { signal(w.recheck) })
+			time.AfterFunc(recheckAgain, func() { wake.Signal(w.recheck) })
 		}
 		switch verdict.Reason {
 		case "":

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // removed is what the log has of a volume that was removed.
@@ -253,7 +253,7 @@ func (c *volumes) purge(ctx context.Context, w *poolWorker, pv string) (after ti
 		c.said.Forget(key)
 		return 0, nil
 	case errors.Is(err, volume.ErrDirectoryReplaced):
-		signal(w.kick)
+		wake.Signal(w.kick)
 		return 0, err
 	}
 	c.begun.Begin(key)
@@ -325,7 +325,7 @@ func (c *volumes) finish(ctx context.Context, w *poolWorker, pv string) {
 		if _, err := c.volume(ctx, w, pv); err == nil {
 			return
 		}
-		pauseFor(ctx, letGoAgain)
+		wake.Wait(ctx, letGoAgain, nil)
 	}
 }
 
@@ -344,17 +344,10 @@ func (c *volumes) staysAfterAll(was, now *corev1.PersistentVolume) {
 		return
 	}
 	if uid, version, _ := strings.Cut(c.begun.Noted(letGoKey(now.Name)), " "); was != nil && was.UID == now.UID && string(now.UID) == uid &&
-		earlier(was.ResourceVersion, now.ResourceVersion) && earlier(now.ResourceVersion, version) {
+		plan.Newer(now.ResourceVersion, was.ResourceVersion, false) &&
+		plan.Newer(version, now.ResourceVersion, false) {
 		c.workerOf(now).volumes.Add(item{name: now.Name})
 		return
 	}
 	c.begun.End(letGoKey(now.Name))
-}
-
-// earlier compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504).
-// Of others it is false.
-func earlier(a, b string) bool {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
-	return errX == nil && errY == nil && x < y
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // removeSnapshot takes the data of a snapshot out of the way, durably, then lets its content go,
@@ -111,7 +112,8 @@ func (c *copies) contentStaysAfterAll(now *snapshotapi.Content) {
 	}
 	uid := string(now.UID)
 	for _, rest := range c.begun.Under(contentKey(uid)) {
-		if key := contentKey(uid) + rest; !earlier(now.ResourceVersion, c.begun.Noted(key)) {
+		key := contentKey(uid) + rest
+		if !plan.Newer(c.begun.Noted(key), now.ResourceVersion, false) {
 			c.begun.End(key)
 		}
 	}
@@ -145,7 +147,7 @@ func (c *copies) finishContents(ctx context.Context) {
 		if len(c.begun.Under(contentKeys)) == 0 {
 			return
 		}
-		pauseFor(ctx, letGoAgain)
+		wake.Wait(ctx, letGoAgain, nil)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/capacity"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
@@ -174,7 +175,7 @@ func (c *copies) dropContent(i item) {
 	c.claims.forget(i.uid)
 	for _, w := range c.workers {
 		if w.TakesSnapshots() {
-			signal(w.recheck)
+			wake.Signal(w.recheck)
 		}
 	}
 }
@@ -339,7 +340,7 @@ func (c *copies) snapshotFailed(ctx context.Context, f plan.ContentFacts, t take
 	t.w.purges.Add(item{name: f.Content.Handle()})
 	switch {
 	case errors.Is(err, volume.ErrDirectoryReplaced):
-		signal(t.w.kick)
+		wake.Signal(t.w.kick)
 		fallthrough
 	case errors.Is(err, volume.ErrPlace), errors.Is(err, context.Canceled):
 		return lag, nil

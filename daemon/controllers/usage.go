@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // measureEvery is how often what volumes take is read: as often as Prometheus usually asks, or
@@ -26,7 +27,7 @@ func (c *pools) measure(ctx context.Context, w *poolWorker) {
 	var watch usage.Watch
 	for ctx.Err() == nil {
 		c.measureOnce(ctx, w, &watch)
-		pauseFor(ctx, measureEvery)
+		wake.Wait(ctx, measureEvery, nil)
 	}
 	c.takes(w, usage.Pool{})
 }
@@ -143,7 +144,7 @@ func (c *pools) measureDirectories(ctx context.Context) {
 	for ctx.Err() == nil {
 		w, r := c.nextDirectory(ctx, time.Now())
 		if w == nil {
-			pauseFor(ctx, directoryLook)
+			wake.Wait(ctx, directoryLook, nil)
 			continue
 		}
 		w.Figures.Begin(r.PV, time.Now())
@@ -220,7 +221,7 @@ func (c *pools) readFor(ctx context.Context, w *poolWorker,
 	began := time.Now()
 	err = call(h)
 	took = time.Since(began)
-	pauseFor(ctx, min(max(leastRest, restFactor*took), mostRest))
+	wake.Wait(ctx, min(max(leastRest, restFactor*took), mostRest), nil)
 	return took, err
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // volumes removes and keeps what was made: it looks at volume objects, at the trash, and at the
@@ -42,10 +43,10 @@ func (c *volumes) VolumeChanged(was, now *corev1.PersistentVolume) {
 	} else {
 		c.said.Forget(string(was.UID))
 		if slices.Contains(was.Finalizers, plan.Finalizer) {
-			signal(w.recheck) // it did not go by our hand: its record says what is left
+			wake.Signal(w.recheck) // it did not go by our hand: its record says what is left
 		}
 		if plan.Adopted(was) { // when it is given up, its record goes last
-			time.AfterFunc(givenUpAfter, func() { signal(w.recheck) })
+			time.AfterFunc(givenUpAfter, func() { wake.Signal(w.recheck) })
 		}
 		w.everyNode.Forget(was)
 	}
@@ -54,7 +55,8 @@ func (c *volumes) VolumeChanged(was, now *corev1.PersistentVolume) {
 			// another process recorded it: counted before the next volume is made
 			w.Account.Forget()
 		}
-		signal(w.recheck) // a restored server may have it back, or people made it for an orphaned directory
+		// a restored server may have it back, or people made it for an orphaned directory
+		wake.Signal(w.recheck)
 	}
 	stays := was != nil && now != nil && plan.NeedsWork(was) && now.DeletionTimestamp == nil // what was begun may have to be undone
 	// One that has a directory on each node concerns this one as long as it is there, and when it
@@ -74,7 +76,7 @@ func (c *volumes) notAsRecorded(w *poolWorker, was, now *corev1.PersistentVolume
 		return
 	}
 	if was.Annotations[plan.SizeAnnotation] != now.Annotations[plan.SizeAnnotation] {
-		signal(w.recheck) // adopt noted another size
+		wake.Signal(w.recheck) // adopt noted another size
 	}
 	inUse := now.Status.Phase == corev1.VolumeBound || now.Status.Phase == corev1.VolumeAvailable
 	ours := now.Spec.ClaimRef != nil && c.claims.hasPublished(string(now.Spec.ClaimRef.UID))
@@ -85,7 +87,7 @@ func (c *volumes) notAsRecorded(w *poolWorker, was, now *corev1.PersistentVolume
 	if before, _ := plan.Bytes(plan.SizeOf(was)); size != before {
 		p, known := w.disk.Account.PromisedTo(now.Name)
 		if known && p.Volume != uint64(max(size, 0)) {
-			signal(w.recheck)
+			wake.Signal(w.recheck)
 		}
 	}
 }
@@ -201,7 +203,7 @@ func (c *volumes) claimExists(ctx context.Context, pv *corev1.PersistentVolume) 
 func (c *volumes) diskFailed(w *poolWorker, pv *corev1.PersistentVolume, err error) error {
 	switch {
 	case errors.Is(err, volume.ErrDirectoryReplaced):
-		signal(w.kick)
+		wake.Signal(w.kick)
 	case err == nil, errors.Is(err, leadership.ErrNotLeading), errors.Is(err, context.Canceled),
 		report.OfRequest(err): // the latter is told where it lasts
 	default:
@@ -256,7 +258,7 @@ func (c *volumes) newDirectory(w *poolWorker) *everynode.Directory {
 			return err
 		},
 		Purge:      func(pv string) { w.purges.Add(item{name: pv}) },
-		LookAtPool: func() { signal(w.kick) },
+		LookAtPool: func() { wake.Signal(w.kick) },
 		DiskFailed: func(pv *corev1.PersistentVolume, err error) error { return c.diskFailed(w, pv, err) },
 		Events:     c.Events, Metrics: c.Metrics, Log: c.Log,
 	})

@@ -34,14 +34,12 @@ func (b *breaker) pause(ctx context.Context, d time.Duration) bool {
 	}
 	early := b.early
 	b.mu.Unlock()
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-early:
 		return false
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	}
 }
@@ -155,24 +153,4 @@ func (b *backoff) next(err error) time.Duration {
 		delay = max(delay, min(time.Duration(seconds)*time.Second, longestDelay))
 	}
 	return delay
-}
-
-// pause waits, and reports whether it did so to the end: ctx may end before.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
-
-// signal has a channel of one item have it; it never blocks.
-func signal(ch chan<- struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }

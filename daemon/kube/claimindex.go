@@ -11,31 +11,29 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // HasClaimPolicy reports whether the cluster has an object of the claim policy's name. There is
 // none for who may not read it, nor in a server before Kubernetes 1.36.
 func (c *Client) HasClaimPolicy(ctx context.Context) (bool, error) {
-	err := c.groups[admission].Get().Resource(indexKind.plural).Name(claimindex.Name).
-		SetHeader("Accept", metadataOnly("PartialObjectMetadata")).
-		Timeout(callTimeout).Do(publishing(ctx)).Into(&metav1.PartialObjectMetadata{})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+	request := indexKind.at(c.groups[admission].Get(), "").
+		SetHeader("Accept", metadataOnly("PartialObjectMetadata"))
+	has, err := readInto(publishing(ctx), request, &metav1.PartialObjectMetadata{}, claimindex.Name)
+	if none(err) {
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("read the policy %s: %w", claimindex.Name, err)
 	}
-	return true, nil
+	return has, about(err, "read the policy %s", claimindex.Name)
 }
 
 // WatchClaimIndex calls seen with the identity of the claim policy and its binding
-// (claimindex.Identity) once both were read, and with each change, until ctx ends.
+// (claimindex.Index.Identity) once both were read, and with each change, until ctx ends.
 func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)) {
 	changed := make(chan struct{}, 1)
 	policies := NewInformer(indexKind.source(c, ofClaimIndex), nil,
-		func(_, _ *admissionv1.MutatingAdmissionPolicy) { signal(changed) }).WatchList()
+		func(_, _ *admissionv1.MutatingAdmissionPolicy) { wake.Signal(changed) }).WatchList()
 	bindings := NewInformer(indexBindingKind.source(c, ofClaimIndex), nil,
-		func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { signal(changed) }).WatchList()
+		func(_, _ *admissionv1.MutatingAdmissionPolicyBinding) { wake.Signal(changed) }).WatchList()
 	go RunOptional(ctx, policies)
 	go RunOptional(ctx, bindings)
 	for _, synced := range []<-chan struct{}{policies.Synced(), bindings.Synced()} {
@@ -48,7 +46,7 @@ func (c *Client) WatchClaimIndex(ctx context.Context, seen func(identity string)
 	for {
 		policy, _ := policies.Get(claimindex.Name)
 		binding, _ := bindings.Get(claimindex.Name)
-		seen(claimindex.Identity(policy, binding))
+		seen(claimindex.Claims.Identity(policy, binding))
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -148,7 +146,7 @@ func (c *Client) labelClaim(ctx context.Context, claim *corev1.PersistentVolumeC
 }
 
 // VolumeIndex returns the identity of the policy that labels kept volumes, and of its binding
-// (claimindex.VolumesIdentity), as they are at the time of the call or later. It is "" where there
+// (claimindex.Index.Identity), as they are at the time of the call or later. It is "" where there
 // is none that this version knows, or where this daemon may not read it.
 func (c *Client) VolumeIndex(ctx context.Context) (identity string, err error) {
 	policy, err := indexKind.get(publishing(ctx), c, "", claimindex.VolumesName)
@@ -162,7 +160,7 @@ func (c *Client) VolumeIndex(ctx context.Context) (identity string, err error) {
 	if none(err) {
 		return "", nil
 	}
-	return claimindex.VolumesIdentity(policy, binding), err
+	return claimindex.Volumes.Identity(policy, binding), err
 }
 
 // none reports whether an error is that of a server that does not know a resource, or of a

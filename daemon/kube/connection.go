@@ -18,6 +18,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // connection is the http.RoundTripper of the client. It sends requests with the credentials of the
@@ -153,7 +155,7 @@ func (t *connection) observe(code int, optional bool) {
 
 // suspect has FollowKubeconfig look whether the credential is still the right one.
 func (t *connection) suspect() {
-	signal(t.stale)
+	wake.Signal(t.stale)
 }
 
 // reread uses the kubeconfig if it has changed, or a file that it names, or the renewed token, and
@@ -170,18 +172,23 @@ func (t *connection) reread() (bool, error) {
 	if read == t.read {
 		return false, nil
 	}
+	err := t.reuse(read)
+	return err == nil, err
+}
+
+// reuse uses the kubeconfig as it was read, with this hash. mu is held.
+func (t *connection) reuse(read [sha256.Size]byte) error {
 	config, err := loadKubeconfig(t.options.Kubeconfig, t.options.Overrides)
 	switch {
 	case err != nil:
-		return false, err
+		return err
 	case config.Host+config.APIPath != t.host:
-		return false, ErrOtherServer
+		return ErrOtherServer
 	}
-	if err := t.use(config); err != nil {
-		return false, err
+	if err = t.use(config); err == nil {
+		t.read = read
 	}
-	t.read = read
-	return true, nil
+	return err
 }
 
 // preferRenewed has a configuration use the renewed token, if that succeeds its own.
@@ -199,15 +206,7 @@ func preferRenewed(config *rest.Config, file string) {
 func (t *connection) renewed() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.read = t.look()
-	config, err := loadKubeconfig(t.options.Kubeconfig, t.options.Overrides)
-	switch {
-	case err != nil:
-		return err
-	case config.Host+config.APIPath != t.host:
-		return ErrOtherServer
-	}
-	return t.use(config)
+	return t.reuse(t.look())
 }
 
 // LastSuccess returns when the API server last accepted a request or sent something on a watch. The
@@ -256,7 +255,7 @@ func (c *Client) FollowKubeconfig(ctx context.Context, onReload func(error)) {
 			return
 		case <-every.C:
 		case <-c.connection.stale:
-			if suspect = true; !pause(ctx, rereadPause) {
+			if suspect = true; !wake.Wait(ctx, rereadPause, nil) {
 				return
 			}
 		}

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // Credential is what the client's credential says of itself. The API server alone knows whether
@@ -136,7 +138,7 @@ var errNoRenewal = errors.New("this identity has no right to renew its token (ma
 // each attempt that failed.
 func (c *Client) RunRenewal(ctx context.Context, save func(token []byte) error, report func(Credential, error)) {
 	jitter := rand.Float64() * renewJitter
-	for tried := (time.Time{}); pause(ctx, c.renewLook()); {
+	for tried := (time.Time{}); wake.Wait(ctx, c.renewLook(), nil); {
 		now, is := time.Now(), c.Credential()
 		if !is.renewable() || now.Before(renewalOf(is, jitter)) || now.Sub(tried) < min(renewRetry, is.Expires.Sub(is.Issued)/100) {
 			continue
@@ -201,24 +203,14 @@ func requestToken(ctx context.Context, client rest.Interface, of Credential, lif
 			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: of.Node, UID: types.UID(of.NodeUID)},
 		},
 	}
-	body, err := json.Marshal(request)
-	if err != nil {
-		return "", err
-	}
-	response, err := rawOf(client.Post().Namespace(of.Namespace).Resource("serviceaccounts").Name(of.Account).SubResource("token").
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
-		Body(body).Timeout(callTimeout).Do(ctx))
-	if err != nil {
+	if err := post(ctx, client.Post().Namespace(of.Namespace).Resource("serviceaccounts").
+		Name(of.Account).SubResource("token"), request); err != nil {
 		return "", fmt.Errorf("request a token for node %s: %w", of.Node, err)
 	}
-	granted := &authenticationv1.TokenRequest{}
-	if err := json.Unmarshal(response, granted); err != nil {
-		return "", fmt.Errorf("request a token for node %s: %w", of.Node, err)
-	}
-	if parseToken(granted.Status.Token).Node != of.Node {
+	if parseToken(request.Status.Token).Node != of.Node {
 		return "", fmt.Errorf("request a token for node %s: the server gave one that is not bound to it", of.Node)
 	}
-	return granted.Status.Token, nil
+	return request.Status.Token, nil
 }
 
 // Enrolled is a node's identity: a ServiceAccount's token that is bound to its Node object.

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/words"
 )
 
@@ -63,7 +64,7 @@ func (c *Client) Event(ref corev1.ObjectReference, eventType, reason, message st
 // wake has both lanes look at the queue.
 func (e *eventWriter) wake() {
 	for _, l := range e.lanes {
-		signal(l.wake)
+		wake.Signal(l.wake)
 	}
 }
 
@@ -72,7 +73,8 @@ func (e *eventWriter) wake() {
 // Event object. The zero time is never, or longer ago than the API server keeps events.
 func (c *Client) EventLastWritten(ctx context.Context, ref corev1.ObjectReference, eventType, reason, message string) (at time.Time, text string, err error) {
 	n := event{regarding: ref, eventType: eventType, reason: reason, message: words.Line(message, words.MessageMax)}
-	object, err := c.getEvent(ctx, cmp.Or(ref.Namespace, metav1.NamespaceDefault), eventName(n))
+	object, err := eventKind.get(ctx, c,
+		cmp.Or(ref.Namespace, metav1.NamespaceDefault), eventName(n))
 	if object == nil {
 		return time.Time{}, "", err
 	}
@@ -105,7 +107,7 @@ func (e *eventWriter) run(ctx context.Context, which int) {
 		n, after := e.next(which, e.client.inFlight.busy(time.Now()), false)
 		if n == nil {
 			e.leave(which)
-			e.sleep(ctx, which, after)
+			wake.Wait(ctx, cmp.Or(after, time.Hour), e.lanes[which].wake)
 			continue
 		}
 		err := e.write(ctx, n)
@@ -115,9 +117,9 @@ func (e *eventWriter) run(ctx context.Context, which int) {
 		case err == nil:
 			wait.reset()
 		case !ownTrouble(err), asked: // the informers report a server that cannot be reached
-			pause(ctx, wait.next(err))
+			wake.Wait(ctx, wait.next(err), nil)
 		case which == suspect:
-			pause(ctx, min(wait.next(err), time.Second))
+			wake.Wait(ctx, min(wait.next(err), time.Second), nil)
 		}
 	}
 }
@@ -174,18 +176,6 @@ func (e *eventWriter) next(which int, busy, flush bool) (*event, time.Duration) 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.queue.next(time.Now(), which, busy, flush)
-}
-
-func (e *eventWriter) sleep(ctx context.Context, which int, after time.Duration) {
-	var timer <-chan time.Time
-	if after > 0 {
-		timer = time.After(after)
-	}
-	select {
-	case <-ctx.Done():
-	case <-e.lanes[which].wake:
-	case <-timer:
-	}
 }
 
 // ownTrouble reports whether an error is that of one event: the API server responded, or did so to
@@ -268,7 +258,7 @@ func (c *Client) writeEvent(ctx context.Context, n event) (count int32, err erro
 		return count, err
 	}
 	// Another process created it, or this one did and the response was lost.
-	object, readErr := c.getEvent(ctx, n.namespace, n.name)
+	object, readErr := eventKind.get(ctx, c, n.namespace, n.name)
 	if object == nil {
 		return 0, cmp.Or(readErr, err) // it was deleted meanwhile: tried again
 	}
@@ -282,8 +272,4 @@ func (c *Client) patchEvent(ctx context.Context, n event, count int32) error {
 		"count": count, "lastTimestamp": n.last.UTC().Format(time.RFC3339), "message": n.message,
 	})
 	return err
-}
-
-func (c *Client) getEvent(ctx context.Context, namespace, name string) (*corev1.Event, error) {
-	return eventKind.get(ctx, c, namespace, name)
 }

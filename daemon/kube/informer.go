@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // Object is a pointer to a Kubernetes object.
@@ -116,7 +118,7 @@ func (s *Informer[T]) List() []T {
 // for the list.
 func (s *Informer[T]) Relist() {
 	s.wanted.Add(1)
-	signal(s.relist)
+	wake.Signal(s.relist)
 }
 
 // Whole reports whether the list that was requested last was read to its end.

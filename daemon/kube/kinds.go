@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -95,9 +96,10 @@ func (k kind[T, P]) at(r *rest.Request, namespace string) *rest.Request {
 }
 
 // get requests the object of a name. It returns nil without an error if it does not exist.
-func (k kind[T, P]) get(ctx context.Context, c *Client, namespace, name string) (P, error) {
+func (k kind[T, P]) get(ctx context.Context, c *Client, namespace, name string,
+	how ...option) (P, error) {
 	object := P(new(T))
-	found, err := readInto(ctx, k.at(c.groups[k.group].Get(), namespace), object, name)
+	found, err := readInto(ctx, k.at(c.groups[k.group].Get(), namespace), object, name, how...)
 	if !found || err != nil {
 		return nil, about(err, "read %s", k.title(namespace, name))
 	}
@@ -105,9 +107,9 @@ func (k kind[T, P]) get(ctx context.Context, c *Client, namespace, name string) 
 }
 
 // readInto requests the object of a name. found is false without an error if it does not exist.
-func readInto(ctx context.Context, r *rest.Request, into received, name string) (
+func readInto(ctx context.Context, r *rest.Request, into received, name string, how ...option) (
 	found bool, err error) {
-	err = receiveObject(ctx, r.Name(name).Timeout(callTimeout), into, name, "")
+	err = receiveObject(ctx, with(r.Name(name).Timeout(callTimeout), how), into, name, "")
 	if absent(err, name) {
 		return false, nil
 	}
@@ -177,6 +179,9 @@ func dryRun(r *rest.Request) { r.Param("dryRun", metav1.DryRunAll) }
 
 // ofStatus is for a patch of the subresource.
 func ofStatus(r *rest.Request) { r.SubResource("status") }
+
+// within is another limit than callTimeout.
+func within(d time.Duration) option { return func(r *rest.Request) { r.Timeout(d) } }
 
 func with(r *rest.Request, how []option) *rest.Request {
 	for _, set := range how {

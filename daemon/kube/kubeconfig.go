@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -229,11 +230,5 @@ func current(kubeconfig string) (cluster clientcmdapi.Cluster, user clientcmdapi
 }
 
 func named(files []string) []string {
-	var all []string
-	for _, file := range files {
-		if filepath.IsAbs(file) {
-			all = append(all, file)
-		}
-	}
-	return all
+	return slices.DeleteFunc(files, func(file string) bool { return !filepath.IsAbs(file) })
 }

@@ -105,24 +105,8 @@ const farAhead = 24 * time.Hour
 // ReadLease requests a lease from the API server. It returns nil without an error if the lease does
 // not exist.
 func (c *Client) ReadLease(ctx context.Context, name string) (*leadership.Lease, error) {
-	there, err := c.readLease(ctx, name, leaseTimeout)
-	return LeaseOf(there), about(err, "read lease %s/%s", c.options.Namespace, name)
-}
-
-// readLease requests an object of the daemon's namespace. It returns nil without an error if there
-// is none.
-func (c *Client) readLease(ctx context.Context, name string, within time.Duration) (*coordinationv1.Lease, error) {
-	there := &coordinationv1.Lease{}
-	request := c.groups[coordination].Get().Namespace(c.options.Namespace).
-		Resource(leaseKind.plural).Name(name).Timeout(within)
-	err := receiveObject(ctx, request, there, name, "")
-	switch {
-	case absent(err, name):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return there, nil
+	there, err := leaseKind.get(ctx, c, c.options.Namespace, name, within(leaseTimeout))
+	return LeaseOf(there), err
 }
 
 // WriteLease writes a lease if it is still at the given Version, or creates it if Version is "". It
@@ -191,9 +175,8 @@ func (c *Client) ReadNodeLease(ctx context.Context) (*presence.Lease, error) {
 }
 
 func (c *Client) readNodeLease(ctx context.Context, node string) (*presence.Lease, error) {
-	name := presence.Name(node)
-	there, err := c.readLease(publishing(ctx), name, callTimeout)
-	return nodeLeaseOf(there), about(err, "read lease %s/%s", c.options.Namespace, name)
+	there, err := leaseKind.get(publishing(ctx), c, c.options.Namespace, presence.Name(node))
+	return nodeLeaseOf(there), err
 }
 
 // nodeLeaseOf converts a Lease object; nil is nil.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube/claimindex"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/clustercheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
@@ -46,7 +47,8 @@ type User struct{ Name, Node, NodeUID string }
 // Whoami requests the client's identity (SelfSubjectReview, Kubernetes 1.28).
 func (c *Client) Whoami(ctx context.Context) (User, error) {
 	review := &authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
-	if err := c.review(ctx, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review); err != nil {
+	path := "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	if err := post(ctx, c.groups[core].Post().AbsPath(path), review); err != nil {
 		return User{}, fmt.Errorf("review this identity: %w", err)
 	}
 	is := review.Status.UserInfo
@@ -54,27 +56,22 @@ func (c *Client) Whoami(ctx context.Context) (User, error) {
 	return User{Name: is.Username, Node: extra("node-name"), NodeUID: extra("node-uid")}, nil
 }
 
-// review posts an object, and reads the response into it.
-func (c *Client) review(ctx context.Context, path string, object any) error {
+// post sends an object of a group that the client has no codec for, and reads the response into it.
+func post(ctx context.Context, r *rest.Request, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
-	response, err := rawOf(c.groups[core].Post().AbsPath(path).SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
-		Body(body).Timeout(callTimeout).Do(ctx))
+	result := r.SetHeader("Content-Type", "application/json").
+		SetHeader("Accept", "application/json").Body(body).Timeout(callTimeout).Do(ctx)
+	if err := result.Error(); err != nil {
+		return err // the server's own words, which Raw replaces by "unknown"
+	}
+	response, err := result.Raw()
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(response, object)
-}
-
-// rawOf returns a response, or the server's own words for why there is none, which Raw replaces by
-// "unknown".
-func rawOf(result rest.Result) ([]byte, error) {
-	if err := result.Error(); err != nil {
-		return nil, err
-	}
-	return result.Raw()
 }
 
 // Access is one verb on a resource.
@@ -105,7 +102,8 @@ func (c *Client) Lacks(ctx context.Context, all []Access) (lacks []Access, err e
 				Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Name: a.Name, Namespace: a.Namespace, Verb: a.Verb,
 			}},
 		}
-		if err := c.review(ctx, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review); err != nil {
+		path := "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+		if err := post(ctx, c.groups[core].Post().AbsPath(path), review); err != nil {
 			return nil, fmt.Errorf("review the rights of this identity: %w", err)
 		}
 		if !review.Status.Allowed {
@@ -162,19 +160,8 @@ func (c *Client) ClassesOf(ctx context.Context, provisioners []string) (names []
 	return names, err
 }
 
-// IndexState is what the cluster has of the claim index.
-type IndexState struct {
-	Unserved        bool // the API server does not have their kinds: it is before Kubernetes 1.36
-	Policy, Binding bool // there are objects of the names
-	Same            bool // both are those of this version
-	// Labels reports whether the API server labels claims. It was not tried without both objects,
-	// or where there is no claim.
-	Labels, Tried bool
-	Volumes       bool // the policy that labels kept volumes and its binding are there, and those of this version
-}
-
 // ClaimIndex returns what the cluster has of the claim index. Nothing is changed.
-func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
+func (c *Client) ClaimIndex(ctx context.Context) (is clustercheck.Index, err error) {
 	policy, err := indexKind.get(ctx, c, "", claimindex.Name)
 	if err := ignoreMissing(err); err != nil {
 		return is, err
@@ -188,7 +175,8 @@ func (c *Client) ClaimIndex(ctx context.Context) (is IndexState, err error) {
 	if err != nil {
 		return is, err
 	}
-	is.Policy, is.Binding, is.Same = policy != nil, binding != nil, claimindex.Identity(policy, binding) != ""
+	is.Policy, is.Binding = policy != nil, binding != nil
+	is.Same = claimindex.Claims.Identity(policy, binding) != ""
 	if is.Policy && is.Binding {
 		if is.Labels, is.Tried, err = c.triesLabels(ctx); err != nil {
 			return is, err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // A tombstone is a Lease, because the daemon may write Leases in its namespace anyway, and because
@@ -44,7 +45,7 @@ func (c *Client) WriteTombstone(ctx context.Context, t plan.Tombstone) (first bo
 	if first || err != nil || t.Data != plan.Retain {
 		return first, err
 	}
-	lease, err := c.readLease(ctx, t.PV, callTimeout)
+	lease, err := leaseKind.get(ctx, c, c.options.Namespace, t.PV)
 	if err != nil || lease != nil && lease.Labels[tombstoneLabel] != string(plan.Delete) {
 		return false, err
 	}
@@ -86,7 +87,7 @@ func groupOf(t plan.Tombstone) string {
 // ReadTombstone requests a volume's tombstone from the API server. It returns nil without an error
 // if there is none.
 func (c *Client) ReadTombstone(ctx context.Context, pv string) (*plan.Tombstone, error) {
-	lease, err := c.readLease(ctx, pv, callTimeout)
+	lease, err := leaseKind.get(ctx, c, c.options.Namespace, pv)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read what became of volume %s: %w", pv, err)
@@ -148,7 +149,7 @@ func (g *tombstoneGC) added(group string, at, local time.Time) {
 	g.mu.Lock()
 	g.groups[group], g.latest, g.latestLocal = time.Time{}, at, local
 	g.mu.Unlock()
-	signal(g.wake)
+	wake.Signal(g.wake)
 }
 
 // due returns and forgets the groups to collect, and the time of the server's clock. all reports,
@@ -198,7 +199,7 @@ func (c *Client) RunTombstoneGC(ctx context.Context) {
 				return
 			}
 		}
-		if !pause(ctx, c.tombstoneGCInterval) {
+		if !wake.Wait(ctx, c.tombstoneGCInterval, nil) {
 			return
 		}
 		c.collectTombstones(ctx, time.Now())

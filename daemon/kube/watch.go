@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -255,7 +255,7 @@ func watchError(event watch.Event, open, early bool) error {
 func (s *Informer[T]) handleEvent(event watch.Event) {
 	s.markAlive()
 	item, ok := event.Object.(T)
-	if !ok || !newer(item.GetResourceVersion(), s.version) {
+	if !ok || !plan.Newer(item.GetResourceVersion(), s.version, true) {
 		return
 	}
 	s.version = item.GetResourceVersion()
@@ -274,13 +274,4 @@ func (s *Informer[T]) handleEvent(event watch.Event) {
 func (s *Informer[T]) markAlive() {
 	s.contact.Store(time.Now().UnixNano())
 	s.breaker.responded()
-}
-
-// newer reports whether resource version a is later than b. Versions are numbers that only grow
-// (Kubernetes
-// 1.35, KEP-5504). A version that is not a number counts as newer.
-func newer(a, b string) bool {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
-	return errX != nil || errY != nil || x > y
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,7 +195,7 @@ func Continues(uid, version, firstUID, firstVersion string) bool {
 
 // observe replaces the change by that of o, if that is newer.
 func (c *change) observe(o metav1.Object) {
-	if newer(o.GetResourceVersion(), c.version) {
+	if plan.Newer(o.GetResourceVersion(), c.version, true) {
 		*c = change{o.GetUID(), o.GetResourceVersion()}
 	}
 }
@@ -230,7 +231,8 @@ func (s *Informer[T]) isLastChange(event watch.Event) (is bool, err error) {
 	switch {
 	case !ok:
 		return false, nil
-	case event.Type == watch.Bookmark && !newer(item.GetResourceVersion(), s.lastChange.versionBefore()):
+	case event.Type == watch.Bookmark &&
+		!plan.Newer(item.GetResourceVersion(), s.lastChange.versionBefore(), true):
 		return false, nil
 	case event.Type == watch.Bookmark, !s.lastChange.continues(change{item.GetUID(), item.GetResourceVersion()}):
 		return false, errOtherHistory

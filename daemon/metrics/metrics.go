@@ -49,8 +49,8 @@ type Sources struct {
 	Volumes func() map[string]int // volume objects by pool
 	Health  func() Health
 	Rooms   func() map[string]Room           // by pool, of those whose storage is there
-	States  func() map[string]map[string]int // volumes by pool and state; may be nil
-	Work    func() map[string][]volume.Work  // under way, by pool; may be nil
+	States  func() map[string]map[string]int // volumes by pool and state
+	Work    func() map[string][]volume.Work  // under way, by pool
 }
 
 // Room is what a pool has for new volumes, in bytes.

@@ -16,20 +16,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/gate"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
 func noHealth() Health { return Health{} }
 
+func noVolumes() map[string]int { return nil }
+
 func noRooms() map[string]Room { return nil }
+
+func noStates() map[string]map[string]int { return nil }
+
+func noWork() map[string][]volume.Work { return nil }
 
 // The pool's series are its last report and nothing of the one before.
 func TestPoolSeriesFollowTheReport(t *testing.T) {
 	used := uint64(9)
 	rooms := map[string]Room{"fast": {Free: 40, Promised: 20, Counted: true, Used: &used}, "new": {Free: 7}}
 	m := New("v1", Sources{func() map[string]int { return map[string]int{"fast": 3} }, noHealth, func() map[string]Room { return rooms },
-		func() map[string]map[string]int { return map[string]map[string]int{"fast": {"bound": 2, "missing": 1}} }, nil})
+		func() map[string]map[string]int { return map[string]map[string]int{"fast": {"bound": 2, "missing": 1}} }, noWork})
 	g := gate.New("fast")
 	tell := func(r hostcheck.Report) { _, s := g.Set(r, time.Now()); m.Pool(s) }
 	tell(hostcheck.Report{Pool: "fast", Findings: []hostcheck.Finding{{Reason: "NotMounted", Severity: hostcheck.Close}}})
@@ -85,7 +92,7 @@ hostpath_provisioner_volumes{pool="fast",state="missing"} 1
 }
 
 func TestClaimsAreProvisionedOrRefused(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil, nil})
+	m := New("v1", Sources{noVolumes, noHealth, noRooms, noStates, noWork})
 	m.Claim("fast", "ProvisioningSucceeded", time.Second)
 	m.Claim("fast", "PoolClosed", 0)
 	m.Claim("fast", "PoolClosed", 0)
@@ -102,7 +109,7 @@ func TestClaimsAreProvisionedOrRefused(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil, nil})
+	m := New("v1", Sources{noVolumes, noHealth, noRooms, noStates, noWork})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +163,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 	asked, refused := make(chan struct{}), make(chan struct{})
 	ended, responded := make(chan error, 1), make(chan error, 1)
 	go func() {
-		ended <- New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil, nil}).Serve(ctx, l, "", func() error { close(asked); <-refused; return nil }, nil)
+		ended <- New("v1", Sources{noVolumes, noHealth, noRooms, noStates, noWork}).Serve(ctx, l, "", func() error { close(asked); <-refused; return nil }, nil)
 	}()
 	go func() {
 		r, err := http.Get("http://" + l.Addr().String() + "/healthz")
@@ -185,7 +192,7 @@ func TestServeEndsAfterRequestsInFlight(t *testing.T) {
 // Each metric of an alert exists before anything has happened: an alert on a name that is misspelt,
 // or on a series that is born at its first failure, never fires.
 func TestAlertsHaveTheirMetrics(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, noHealth, noRooms, nil, nil})
+	m := New("v1", Sources{noVolumes, noHealth, noRooms, noStates, noWork})
 	m.Expect([]string{"fast"})
 	_, s := gate.New("fast").Set(hostcheck.Report{Pool: "fast"}, time.Now())
 	m.Pool(s)
@@ -232,7 +239,7 @@ func TestAlertsHaveTheirMetrics(t *testing.T) {
 
 // Dropped events are counted in a metric.
 func TestDroppedEvents(t *testing.T) {
-	m := New("v1", Sources{func() map[string]int { return nil }, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }, noRooms, nil, nil})
+	m := New("v1", Sources{noVolumes, func() Health { return Health{DroppedNormal: 7, DroppedWarning: 2} }, noRooms, noStates, noWork})
 	want := `
 # HELP hostpath_provisioner_events_dropped_total Events on claims, volumes and pods that were not written, because too many waited for the API.
 # TYPE hostpath_provisioner_events_dropped_total counter

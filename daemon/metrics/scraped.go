@@ -63,9 +63,6 @@ func (from Sources) tellVolumes(say say) {
 }
 
 func (from Sources) tellStates(say say) {
-	if from.States == nil {
-		return
-	}
 	for pool, counts := range from.States() {
 		for state, n := range counts {
 			say(states, float64(n), pool, state)
@@ -111,9 +108,6 @@ var (
 )
 
 func (from Sources) tellWork(say say) {
-	if from.Work == nil {
-		return
-	}
 	for pool, all := range from.Work() {
 		for _, kind := range volume.WorkKinds {
 			var running, files, bytes float64

@@ -19,7 +19,8 @@ func volumeOf(pv string, bytes, inodes uint64) usage.Volume {
 // The fullest volumes have series, as many as are allowed over all pools; what is not known any
 // more has none.
 func TestUsage(t *testing.T) {
-	m := New("test", Sources{Volumes: func() map[string]int { return nil }, Health: noHealth, Rooms: noRooms})
+	m := New("test", Sources{Volumes: noVolumes, Health: noHealth,
+		Rooms: noRooms, States: noStates, Work: noWork})
 	m.LimitVolumes(2)
 	m.Usage("a", usage.Pool{Volumes: []usage.Volume{volumeOf("a1", 10, 0), volumeOf("a2", 90, 0)}})
 	m.Usage("b", usage.Pool{Volumes: []usage.Volume{volumeOf("b1", 50, 10)}})
@@ -65,8 +66,8 @@ hostpath_provisioner_pool_projects_taken{pool="c"} 3
 // Of volumes without limits those that take most have series, with the time at which they were
 // read, and whether that is an estimate.
 func TestMeasured(t *testing.T) {
-	m := New("test", Sources{Health: noHealth, Rooms: noRooms,
-		Volumes: func() map[string]int { return nil }})
+	m := New("test", Sources{Health: noHealth, Rooms: noRooms, States: noStates, Work: noWork,
+		Volumes: noVolumes})
 	m.LimitVolumes(2)
 	at := time.Unix(1700000000, 5)
 	read := func(pv string, bytes uint64, estimate bool) usage.Volume {

@@ -17,8 +17,8 @@ func TestWork(t *testing.T) {
 		{Kind: volume.WorkClone, PV: "pvc-a", State: progress.State{Files: 3, Bytes: 40}},
 		{Kind: volume.WorkPurge, PV: "pvc-b", State: progress.State{Files: 5}},
 	}, "idle": nil}
-	m := New("v1", Sources{Volumes: func() map[string]int { return nil }, Health: noHealth,
-		Rooms: noRooms, Work: func() map[string][]volume.Work { return work }})
+	m := New("v1", Sources{Volumes: noVolumes, Health: noHealth,
+		Rooms: noRooms, States: noStates, Work: func() map[string][]volume.Work { return work }})
 	for name, want := range map[string]map[string]string{
 		"work_running": {"clone": "1", "purge": "1"},
 		"work_files":   {"clone": "3", "purge": "5"},

@@ -124,7 +124,7 @@ type ears struct {
 	p *product
 }
 
-// Event is part of controllers.Events.
+// Event is part of report.Events.
 func (e ears) Event(of corev1.ObjectReference, kind, _, _ string) {
 	for slot := range slots {
 		about := of.Kind == "PersistentVolumeClaim" && of.Name == slotName(slot)

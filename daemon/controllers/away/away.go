@@ -10,6 +10,7 @@ package away
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -93,11 +94,7 @@ func (w *Watch) look(ctx context.Context) (n int, err error) {
 	}
 	of, not := ready, true
 	if len(ready) > mostNodes {
-		of, not = nil, false
-		for label := range silent {
-			of = append(of, label)
-		}
-		slices.Sort(of)
+		of, not = slices.Sorted(maps.Keys(silent)), false
 		of = of[:min(len(of), mostNodes)]
 	}
 	if len(of) == 0 {

@@ -28,14 +28,7 @@ var rules = []func(Facts) (plan.Verdict, bool){
 
 // For decides whether a volume's node is to be told of, on its claim, or on the volume itself if
 // its claim is gone.
-func For(f Facts) plan.Verdict {
-	for _, rule := range rules {
-		if v, applies := rule(f); applies {
-			return v
-		}
-	}
-	return plan.Verdict{Action: plan.Ignore}
-}
+func For(f Facts) plan.Verdict { return plan.Decide(rules, f, plan.Verdict{Action: plan.Ignore}) }
 
 func ofOthers(f Facts) (plan.Verdict, bool) {
 	return plan.Verdict{Action: plan.Ignore}, !f.Serves(f.Volume.Annotations[plan.ProvisionedBy])

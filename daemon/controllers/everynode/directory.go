@@ -24,21 +24,18 @@ type API interface {
 	// WriteTombstone writes one; one that is there already stays, and first is false. But Retain
 	// replaces Delete.
 	WriteTombstone(ctx context.Context, t plan.Tombstone) (first bool, err error)
-	// ReleaseFinalizer takes our finalizer off an object, RemoveVolume deletes it besides.
+	// ReleaseFinalizer takes our finalizer off an object whose policy and claim are still as given,
+	// and that is still released if it was; else it returns a conflict. It returns the object as it
+	// is then, nil if it is gone. RemoveVolume deletes it besides.
 	ReleaseFinalizer(ctx context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error)
 	RemoveVolume(ctx context.Context, pv *corev1.PersistentVolume) error
 }
 
-// Events writes events, and Metrics counts. Neither blocks.
-type (
-	Events interface {
-		Event(ref corev1.ObjectReference, kind, reason, message string)
-	}
-	Metrics interface {
-		Volume(pool, reason string)
-		Part(pool, reason string)
-	}
-)
+// Metrics counts. It never blocks.
+type Metrics interface {
+	Volume(pool, reason string)
+	Part(pool, reason string)
+}
 
 // Options are a Directory's. All fields are needed.
 type Options struct {
@@ -62,7 +59,7 @@ type Options struct {
 	LookAtPool func()
 	// DiskFailed reports an error of the disk about a volume, and returns it.
 	DiskFailed func(pv *corev1.PersistentVolume, err error) error
-	Events     Events
+	Events     report.Events
 	Metrics    Metrics
 	Log        *slog.Logger
 }

@@ -27,25 +27,16 @@ import (
 type API interface {
 	GetClaim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
-	Writer
-}
-
-// Writer writes sizes, each into an object that still is as given; a conflict if it is not.
-type Writer interface {
-	// PatchClaimStatus returns the changed claim.
+	// PatchClaimStatus and SetCapacity change an object that still is as given; a conflict if it is
+	// not. The former returns the changed claim.
 	PatchClaimStatus(ctx context.Context, claim *corev1.PersistentVolumeClaim, s plan.ClaimStatus) (*corev1.PersistentVolumeClaim, error)
 	SetCapacity(ctx context.Context, pv *corev1.PersistentVolume, size resource.Quantity) error
 }
 
-// Events writes events, and Metrics counts. Neither blocks.
-type (
-	Events interface {
-		Event(ref corev1.ObjectReference, kind, reason, message string)
-	}
-	Metrics interface {
-		Expansion(pool, reason string)
-	}
-)
+// Metrics counts. It never blocks.
+type Metrics interface {
+	Expansion(pool, reason string)
+}
 
 // Options are an Expander's. All fields are needed.
 type Options struct {
@@ -55,7 +46,7 @@ type Options struct {
 	Watched    func(name string) (*corev1.PersistentVolume, bool)
 	CountNodes func(ctx context.Context) int // how many nodes the cluster has
 	MayWarn    func(namespace string) bool   // a warning about an object may be written now
-	Events     Events
+	Events     report.Events
 	Metrics    Metrics
 	Log        *slog.Logger
 }

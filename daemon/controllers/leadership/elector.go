@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/report"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // ErrNotLeading is returned by what may be done in a shared pool by its Leader alone, to a daemon
@@ -26,11 +27,6 @@ type Storage interface {
 	Proof(ctx context.Context) Proof
 }
 
-// Events writes events. It never blocks.
-type Events interface {
-	Event(ref corev1.ObjectReference, kind, reason, message string)
-}
-
 // Options are an Elector's. All fields are needed.
 type Options struct {
 	Pool        string
@@ -39,7 +35,7 @@ type Options struct {
 	Node        string
 	Leases      Leases
 	Storage     Storage
-	Events      Events // about this node
+	Events      report.Events // about this node
 	// Requested is called with how each try to have the lease ended.
 	Requested func(err error)
 	Log       *slog.Logger
@@ -125,10 +121,7 @@ func (e *Elector) Look() {
 	if e == nil {
 		return
 	}
-	select {
-	case e.look <- struct{}{}:
-	default:
-	}
+	wake.Signal(e.look)
 }
 
 // Changed is to be called with each lease that the watch brings, and with nil for one that was
@@ -143,13 +136,7 @@ func (e *Elector) Changed(name string, lease *Lease) {
 // Run looks after the lease until ctx ends.
 func (e *Elector) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		timer := time.NewTimer(e.Tend(ctx))
-		select {
-		case <-ctx.Done():
-		case <-e.look:
-		case <-timer.C:
-		}
-		timer.Stop()
+		wake.Wait(ctx, e.Tend(ctx), e.look)
 	}
 }
 

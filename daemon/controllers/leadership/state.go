@@ -1,9 +1,10 @@
 package leadership
 
 import (
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
 // Role is what a daemon does in a shared pool at this moment.
@@ -79,7 +80,8 @@ func (s *state) held() *Term {
 func (s *state) watched(lease *Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if lease != nil && s.lease != nil && lease.Term.UID == s.lease.Term.UID && !later(lease.Version, s.lease.Version) {
+	if lease != nil && s.lease != nil && lease.Term.UID == s.lease.Term.UID &&
+		!plan.Newer(lease.Version, s.lease.Version, true) {
 		s.doubtful = s.doubtful || lease.Version != s.lease.Version
 		return
 	}
@@ -152,13 +154,6 @@ func (s *state) confirm(term Term, lease *Lease) bool {
 	return true
 }
 
-// later compares resource versions, which are numbers that only grow (Kubernetes 1.35, KEP-5504).
-func later(a, b string) bool {
-	x, errX := strconv.ParseUint(a, 10, 64)
-	y, errY := strconv.ParseUint(b, 10, 64)
-	return errX != nil || errY != nil || x > y
-}
-
 // mustRead reports whether the lease is to be read before the next decision.
 func (s *state) mustRead() bool {
 	s.mu.Lock()
@@ -220,7 +215,8 @@ func (s *state) wants(l Lease) {
 func (s *state) wrote(now *Lease, action Action, began time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lease != nil && s.lease.Term.UID == now.Term.UID && later(s.lease.Version, now.Version) {
+	if s.lease != nil && s.lease.Term.UID == now.Term.UID &&
+		plan.Newer(s.lease.Version, now.Version, true) {
 		s.doubtful = true // another write came after it, and the watch was faster than the response
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 )
 
@@ -57,10 +58,8 @@ func (c *Cluster) ID() string {
 // ctx ended. The watches must be complete: from then on pools are checked.
 func (c *Cluster) Identify(ctx context.Context) bool {
 	for c.Confirm(ctx) != nil {
-		select {
-		case <-ctx.Done():
+		if !wake.Wait(ctx, time.Second, nil) {
 			return false
-		case <-time.After(time.Second):
 		}
 	}
 	c.identified.Store(true)

@@ -166,11 +166,9 @@ func (p *Pool) censusFor(ctx context.Context, report hostcheck.Report) (Census, 
 	}
 	taking := p.taking
 	p.mu.Unlock()
-	timer := time.NewTimer(p.Deadline)
-	defer timer.Stop()
 	select {
 	case <-taking:
-	case <-timer.C:
+	case <-time.After(p.Deadline):
 		return Census{}, fmt.Errorf("not done within %s, and still going on", p.Deadline)
 	case <-ctx.Done():
 		return Census{}, ctx.Err()

@@ -100,12 +100,8 @@ func (c *Census) point(
 // ofAllNodes is those of Scopes whose volumes have no node's label: no daemon watches them any
 // more.
 func (c Census) ofAllNodes() map[string]int {
-	all := map[string]int{}
-	for scope, n := range c.Scopes {
-		if !ofOneNode(scope) {
-			all[scope] = n
-		}
-	}
+	all := maps.Clone(c.Scopes)
+	maps.DeleteFunc(all, func(scope string, _ int) bool { return ofOneNode(scope) })
 	return all
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // API lists pods.
@@ -73,10 +74,7 @@ func (f *Finder) Run(ctx context.Context) {
 		}
 		f.look(ctx, namespace)
 		f.spaces.Done(namespace)
-		select {
-		case <-ctx.Done():
-		case <-time.After(between):
-		}
+		wake.Wait(ctx, between, nil)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // The times of a lease.
@@ -114,12 +116,7 @@ func (k *Keeper) Other() string {
 func (k *Keeper) Known() <-chan struct{} { return k.known }
 
 // NodeChanged is called when Needed may return something else.
-func (k *Keeper) NodeChanged() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
+func (k *Keeper) NodeChanged() { wake.Signal(k.wake) }
 
 // Run keeps the lease until ctx ends. It stays then: a host that stopped is silent after Duration.
 func (k *Keeper) Run(ctx context.Context) {
@@ -136,13 +133,7 @@ func (k *Keeper) Run(ctx context.Context) {
 				k.Requested(err)
 			}
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-k.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
+		wake.Wait(ctx, wait, k.wake)
 	}
 }
 
@@ -164,8 +155,7 @@ func (k *Keeper) turn(ctx context.Context, needed bool, text, news string) (
 	if lease == nil {
 		there, err := k.API.ReadNodeLease(ctx)
 		if err != nil {
-			wait, err = k.failed(err)
-			return wait, true, err
+			return k.failed(err), true, err
 		}
 		if needed && there != nil && k.others(*there) {
 			return recheck, true, nil
@@ -180,8 +170,7 @@ func (k *Keeper) turn(ctx context.Context, needed bool, text, news string) (
 	k.held = now
 	switch {
 	case err != nil:
-		wait, err = k.failed(err)
-		return wait, true, err
+		return k.failed(err), true, err
 	case now == nil:
 		return time.Second, true, nil // it is there, or was written or deleted meanwhile: it is read
 	}
@@ -207,13 +196,13 @@ func (k *Keeper) states(l Lease, text string) map[string]string {
 
 // failed returns when to try again after an error. A right that is missing, or a policy that
 // refuses, keeps no daemon from its work: then two hosts with one name are not told apart.
-func (k *Keeper) failed(err error) (time.Duration, error) {
+func (k *Keeper) failed(err error) time.Duration {
 	k.held = nil
 	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-		return recheck, err
+		return recheck
 	}
 	k.found("")
-	return Renewal, err
+	return Renewal
 }
 
 // others reports whether a lease is another host's that does not seem to be gone.

@@ -7,6 +7,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/snapshotapi"
 )
 
+// Events writes events. It never blocks.
+type Events interface {
+	Event(ref corev1.ObjectReference, kind, reason, message string)
+}
+
 // Claim is the reference of a claim, at the version that was looked at.
 func Claim(c *corev1.PersistentVolumeClaim) corev1.ObjectReference {
 	return corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion}

@@ -31,9 +31,7 @@ const (
 // reports it. All fields are needed.
 type Refusals struct {
 	Log    *slog.Logger
-	Events interface {
-		Event(ref corev1.ObjectReference, kind, reason, message string)
-	}
+	Events Events
 	// Reachable reports whether the API server responds to others: then no response is the
 	// request's own trouble.
 	Reachable func() bool

@@ -12,7 +12,7 @@
 //
 // The scheduler looks at the objects when the CSIDriver of the provisioner's name has
 // storageCapacity: true, and from then on chooses no node that has none. So the Publisher sets that
-// only after it has published, and Review keeps, for each class, one more object for the nodes that
+// only after it has published, and a review keeps, for each class, one more object for the nodes that
 // publish nothing: those of daemons that do not know of this (an upgrade may take days), and of
 // those that are configured not to. They can be chosen as before, after all others where the
 // scheduler scores by capacity.

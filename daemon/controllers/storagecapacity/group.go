@@ -62,7 +62,7 @@ func (g Group) RefusedFor(class string) (why string) {
 func (g Group) Offers(ctx context.Context) (map[string]*plan.Offers, error) {
 	all := map[string]*plan.Offers{}
 	for _, p := range g {
-		offers, err := Offers(ctx, p.unpaid)
+		offers, err := p.offers(ctx)
 		if err != nil {
 			return nil, err
 		}

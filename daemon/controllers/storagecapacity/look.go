@@ -16,7 +16,7 @@ const (
 
 // driver reads the CSIDriver; nil if there is none of ours.
 func (p *Publisher) driver(ctx context.Context) (*Driver, error) {
-	d, err := p.API.Driver(ctx)
+	d, err := p.paid().Driver(ctx)
 	if err == nil && d != nil && !d.Ours {
 		d = nil
 	}
@@ -71,8 +71,7 @@ func (p *Publisher) look(ctx context.Context) error {
 // reviewNow reviews unless another daemon is first. What fails counts for nothing.
 func (p *Publisher) reviewNow(ctx context.Context, d Driver) (done bool, err error) {
 	p.seen.Reviewed = time.Now()
-	done, err = Review(ctx, ReviewOptions{
-		Provisioner: p.Provisioner, Classes: p.classNames(), API: p.API}, d, time.Now())
+	done, err = p.review(ctx, d, terms{classes: p.classNames()})
 	if err == nil && done {
 		var now *Driver
 		if now, err = p.driver(ctx); now != nil {

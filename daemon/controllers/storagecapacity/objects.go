@@ -46,12 +46,7 @@ type API interface {
 	// UpdateCapacity sets the size of an object that exists; found is false if it does not.
 	UpdateCapacity(ctx context.Context, o Object) (found bool, err error)
 	DeleteCapacity(ctx context.Context, name string) error
-	Drivers
-}
-
-// Drivers reads and writes the CSIDriver, and what a review of it needs.
-type Drivers interface {
-	// Driver returns nil if there is none.
+	// Driver returns the CSIDriver, nil if there is none.
 	Driver(ctx context.Context) (*Driver, error)
 	// SetDriver writes Enabled, Reviewed and Publishing if the object is unchanged; won is false if
 	// it is not.

@@ -7,13 +7,13 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
-// Offers returns what the nodes publish, by class: nothing if the scheduler does not compare it.
-func Offers(ctx context.Context, api API) (map[string]*plan.Offers, error) {
-	driver, err := api.Driver(ctx)
+// offers returns what the nodes publish, by class: nothing if the scheduler does not compare it.
+func (p *Publisher) offers(ctx context.Context) (map[string]*plan.Offers, error) {
+	driver, err := p.API.Driver(ctx)
 	if err != nil || driver == nil || !driver.Ours || !driver.Enabled {
 		return nil, err
 	}
-	all, err := api.Capacities(ctx, "")
+	all, err := p.API.Capacities(ctx, "")
 	if err != nil {
 		return nil, err
 	}

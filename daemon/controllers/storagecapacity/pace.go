@@ -27,6 +27,12 @@ func (b *budget) wait(now time.Time) time.Duration {
 // spend takes one request out, also where none is left.
 func (b *budget) spend(now time.Time) { b.paid = b.from(now).Add(perRequest) }
 
+// paid is the API, for one request that the budget pays for.
+func (p *Publisher) paid() API {
+	p.budget.spend(time.Now())
+	return p.API
+}
+
 func (b *budget) from(now time.Time) time.Time {
 	if most := now.Add(-burst * perRequest); b.paid.Before(most) {
 		return most

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // Options are a Publisher's. All fields are needed.
@@ -34,7 +35,6 @@ type Options struct {
 // Publisher keeps a node's objects. Its methods can be called concurrently, and do not block.
 type Publisher struct {
 	Options
-	unpaid  API // as it was given
 	changed chan struct{}
 	mended  chan struct{}
 	urgent  atomic.Bool
@@ -56,28 +56,16 @@ type Publisher struct {
 
 // New makes a Publisher; nothing happens before Run.
 func New(o Options) *Publisher {
-	p := &Publisher{Options: o, unpaid: o.API,
+	return &Publisher{Options: o,
 		changed: make(chan struct{}, 1), mended: make(chan struct{}, 1),
 		refused: refusals{classes: map[string]refusal{}}}
-	p.API = paid{o.API, &p.budget}
-	return p
 }
 
 // Changed has the objects compared with what is wanted now.
-func (p *Publisher) Changed() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
-}
+func (p *Publisher) Changed() { wake.Signal(p.changed) }
 
 // Retry ends the pause after an error: what the requests failed with was mended.
-func (p *Publisher) Retry() {
-	select {
-	case p.mended <- struct{}{}:
-	default:
-	}
-}
+func (p *Publisher) Retry() { wake.Signal(p.mended) }
 
 // Refused is called when a claim was refused that the scheduler sent here: an object that is too
 // high does not wait.
@@ -112,15 +100,13 @@ func (p *Publisher) Run(ctx context.Context) {
 		default:
 			p.Requested(p.firstRefused())
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-p.wake(err):
 		case <-p.mended:
 			p.retryRefused()
-		case <-timer.C:
+		case <-time.After(wait):
 		}
-		timer.Stop()
 	}
 }
 
@@ -173,7 +159,7 @@ func (p *Publisher) readAgain(ctx context.Context) error {
 	if p.published != nil && time.Now().Before(p.again) {
 		return nil
 	}
-	all, err := p.API.Capacities(ctx, p.Node)
+	all, err := p.paid().Capacities(ctx, p.Node)
 	if err != nil {
 		return err
 	}
@@ -230,10 +216,10 @@ func (p *Publisher) do(ctx context.Context, what kind, o Object) error {
 		return p.look(ctx)
 	case remove:
 		delete(p.published, o.Name)
-		return p.API.DeleteCapacity(ctx, o.Name)
+		return p.paid().DeleteCapacity(ctx, o.Name)
 	}
 	if _, there := p.published[o.Name]; there {
-		found, err := p.API.UpdateCapacity(ctx, o)
+		found, err := p.paid().UpdateCapacity(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -242,7 +228,7 @@ func (p *Publisher) do(ctx context.Context, what kind, o Object) error {
 			return nil
 		}
 	}
-	if err := p.API.CreateCapacity(ctx, o); err != nil {
+	if err := p.paid().CreateCapacity(ctx, o); err != nil {
 		return err
 	}
 	p.published[o.Name], p.due = o, time.Now()

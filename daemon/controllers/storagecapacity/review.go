@@ -8,13 +8,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
 
-// ReviewOptions say what is reviewed.
-type ReviewOptions struct {
-	Provisioner string
-	Classes     []string // nil: those for which something is published
-	API         API
-	Leaving     string // the label value of a node that is about to publish nothing, "" for none
-	Stays       bool   // it can be chosen all the same
+// terms say what a review goes by.
+type terms struct {
+	classes []string // nil: those for which something is published
+	leaves  bool     // this node is about to publish nothing
+	stays   bool     // it can be chosen all the same
 }
 
 // wonTries is how often a node that leaves tries to write the time: it may not go before.
@@ -23,7 +21,7 @@ const wonTries = 5
 // reviewGap is how long after another daemon's review none is needed.
 const reviewGap = 15 * time.Second
 
-// Review has the scheduler compare capacities if any node publishes them, and keeps the objects for
+// review has the scheduler compare capacities if any node publishes them, and keeps the objects for
 // the nodes that do not. Of several daemons that try at once one does it: the one that writes the
 // time on the CSIDriver.
 //
@@ -31,35 +29,36 @@ const reviewGap = 15 * time.Second
 //	others created   one list of nodes more than is needed: nodes can be chosen that need not be
 //	enabled          what the scheduler compares is there
 //	others deleted   the lists of earlier reviews are gone
-func Review(ctx context.Context, o ReviewOptions, d Driver, now time.Time) (done bool, err error) {
-	if o.Leaving == "" && now.Sub(d.Reviewed).Abs() < reviewGap {
+func (p *Publisher) review(ctx context.Context, d Driver, t terms) (done bool, err error) {
+	now := time.Now()
+	if !t.leaves && now.Sub(d.Reviewed).Abs() < reviewGap {
 		return false, nil
 	}
 	d.Reviewed = now
-	if won, err := o.API.SetDriver(ctx, d); err != nil || !won {
+	if won, err := p.paid().SetDriver(ctx, d); err != nil || !won {
 		return false, err
 	}
-	all, err := o.API.Capacities(ctx, "")
+	all, err := p.paid().Capacities(ctx, "")
 	if err != nil {
 		return false, err
 	}
 	var hostnames map[string]string
 	if !d.Strict {
-		if hostnames, err = o.API.Hostnames(ctx); err != nil {
+		if hostnames, err = p.paid().Hostnames(ctx); err != nil {
 			return false, err
 		}
 	}
-	if o.Classes == nil {
-		o.Classes = classesOf(all)
+	if t.classes == nil {
+		t.classes = classesOf(all)
 	}
-	publishing, others := decide(o, Owner{o.Provisioner, d.UID}, all, hostnames)
-	if err := createOthers(ctx, o.API, all, others); err != nil {
+	publishing, others := p.decide(t, Owner{p.Provisioner, d.UID}, all, hostnames)
+	if err := p.createOthers(ctx, all, others); err != nil {
 		return false, err
 	}
-	if err := setEnabled(ctx, o.API, publishing); err != nil {
+	if err := p.setEnabled(ctx, publishing); err != nil {
 		return false, err
 	}
-	return true, deleteOthers(ctx, o.API, all, others)
+	return true, p.deleteOthers(ctx, all, others)
 }
 
 // classesOf are the classes of the objects.
@@ -71,12 +70,12 @@ func classesOf(all []Object) (classes []string) {
 	return slices.Compact(classes)
 }
 
-func createOthers(ctx context.Context, api API, all, others []Object) error {
+func (p *Publisher) createOthers(ctx context.Context, all, others []Object) error {
 	for _, object := range others {
 		if slices.ContainsFunc(all, func(there Object) bool { return there.Name == object.Name }) {
 			continue
 		}
-		if err := api.CreateCapacity(ctx, object); err != nil {
+		if err := p.paid().CreateCapacity(ctx, object); err != nil {
 			return err
 		}
 	}
@@ -84,51 +83,52 @@ func createOthers(ctx context.Context, api API, all, others []Object) error {
 }
 
 // decide returns how many nodes publish something, and the objects for those that publish nothing.
-func decide(o ReviewOptions, owner Owner, all []Object, hostnames map[string]string) (publishing int, others []Object) {
+func (p *Publisher) decide(t terms, owner Owner, all []Object, hostnames map[string]string) (
+	publishing int, others []Object) {
 	publishes := map[string]bool{}
 	for _, object := range all {
-		if object.Node != "" && object.Node != o.Leaving {
+		if object.Node != "" && !(t.leaves && object.Node == p.Node) {
 			publishes[object.Node] = true
 		}
 	}
 	var silent []string
 	for node, hostname := range hostnames {
 		label := plan.NodeLabelValue(node)
-		if !publishes[label] && (label != o.Leaving || o.Stays) {
+		if !publishes[label] && (!t.leaves || t.stays || label != p.Node) {
 			silent = append(silent, hostname)
 		}
 	}
 	if len(publishes) == 0 || len(silent) == 0 {
 		return len(publishes), nil
 	}
-	for _, class := range o.Classes {
-		others = append(others, othersObject(o.Provisioner, class, owner, silent))
+	for _, class := range t.classes {
+		others = append(others, othersObject(p.Provisioner, class, owner, silent))
 	}
 	return len(publishes), others
 }
 
 // setEnabled has the scheduler compare if any node publishes, and writes how many do, unless it is
 // so. It was this daemon that wrote the driver last.
-func setEnabled(ctx context.Context, api API, publishing int) error {
+func (p *Publisher) setEnabled(ctx context.Context, publishing int) error {
 	for range 3 {
-		d, err := api.Driver(ctx)
+		d, err := p.paid().Driver(ctx)
 		if err != nil || d == nil || d.Enabled == (publishing > 0) && d.Publishing == publishing {
 			return err
 		}
 		d.Enabled, d.Publishing = publishing > 0, publishing
-		if won, err := api.SetDriver(ctx, *d); err != nil || won {
+		if won, err := p.paid().SetDriver(ctx, *d); err != nil || won {
 			return err
 		}
 	}
 	return nil // the next review does it
 }
 
-func deleteOthers(ctx context.Context, api API, all, wanted []Object) error {
+func (p *Publisher) deleteOthers(ctx context.Context, all, wanted []Object) error {
 	for _, object := range all {
 		if object.Node != "" || slices.ContainsFunc(wanted, func(kept Object) bool { return kept.Name == object.Name }) {
 			continue
 		}
-		if err := api.DeleteCapacity(ctx, object.Name); err != nil {
+		if err := p.paid().DeleteCapacity(ctx, object.Name); err != nil {
 			return err
 		}
 	}

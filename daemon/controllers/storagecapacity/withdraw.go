@@ -18,7 +18,7 @@ func (p *Publisher) standBy(ctx context.Context, d Driver) (time.Duration, error
 	if !d.Enabled || time.Since(d.Reviewed).Abs() < 2*reviewEvery {
 		return later, nil
 	}
-	_, err := Review(ctx, ReviewOptions{Provisioner: p.Provisioner, Classes: p.classNames(), API: p.API}, d, time.Now())
+	_, err := p.review(ctx, d, terms{classes: p.classNames()})
 	return later, err
 }
 
@@ -26,7 +26,7 @@ func (p *Publisher) standBy(ctx context.Context, d Driver) (time.Duration, error
 // as before. The last node that publishes has the scheduler compare nothing any more, before its
 // objects go.
 func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
-	own, err := p.API.Capacities(ctx, p.Node)
+	own, err := p.paid().Capacities(ctx, p.Node)
 	if err != nil || len(own) == 0 && !p.leaving {
 		return err
 	}
@@ -35,7 +35,7 @@ func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
 		return err
 	}
 	for _, object := range own {
-		if err := p.API.DeleteCapacity(ctx, object.Name); err != nil {
+		if err := p.paid().DeleteCapacity(ctx, object.Name); err != nil {
 			return err
 		}
 	}
@@ -51,11 +51,11 @@ func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
 // that left at once each found the others' objects in its review. A crash before it leaves the
 // comparison on until a node publishes.
 func (p *Publisher) endComparison(ctx context.Context, stays bool) error {
-	driver, err := p.API.Driver(ctx)
+	driver, err := p.paid().Driver(ctx)
 	if err != nil || driver == nil || !driver.Ours || !driver.Enabled {
 		return err
 	}
-	all, err := p.API.Capacities(ctx, "")
+	all, err := p.paid().Capacities(ctx, "")
 	if err != nil || slices.ContainsFunc(all, func(o Object) bool { return o.Node != "" }) {
 		return err
 	}
@@ -66,12 +66,12 @@ func (p *Publisher) endComparison(ctx context.Context, stays bool) error {
 // is tried again.
 func (p *Publisher) leave(ctx context.Context, stays bool) error {
 	for range wonTries {
-		driver, err := p.API.Driver(ctx)
+		driver, err := p.paid().Driver(ctx)
 		if err != nil || driver == nil || !driver.Ours {
 			return err
 		}
-		o := ReviewOptions{Provisioner: p.Provisioner, API: p.API, Leaving: p.Node, Stays: stays}
-		if done, err := Review(ctx, o, *driver, time.Now()); done || err != nil {
+		done, err := p.review(ctx, *driver, terms{leaves: true, stays: stays})
+		if done || err != nil {
 			return err
 		}
 	}

@@ -46,11 +46,16 @@ func SelectionOf(self plan.Self) Selection {
 	for _, provisioner := range append([]string{self.Provisioner}, self.Aliases...) {
 		values = append(values, labelValue(provisioner))
 	}
-	required, err := labels.NewRequirement(Label, selection.In, values)
-	if err != nil { // Label and what labelValue returns are possible: TestSelectionHasWhatIsHeld
-		return Selection{labels.Everything()}
+	return Selection{selector(Label, values)}
+}
+
+// selector selects the objects whose label has one of these values.
+func selector(label string, values []string) labels.Selector {
+	required, err := labels.NewRequirement(label, selection.In, values)
+	if err != nil { // what labelValue and nameValue return is possible: TestSelectionHasWhatIsHeld
+		return labels.Everything()
 	}
-	return Selection{labels.NewSelector().Add(*required)}
+	return labels.NewSelector().Add(*required)
 }
 
 // String is the selector in the notation of the API.
@@ -96,12 +101,9 @@ func labelValue(provisioner string) string {
 }
 
 // Identity tells an index from every other that a cluster had: the UIDs and generations of the
-// policy and of its binding. It is "" if one of them is missing, or is not as in Manifest.
-func Identity(policy *admissionv1.MutatingAdmissionPolicy, binding *admissionv1.MutatingAdmissionPolicyBinding) string {
-	return identity(policy, binding, &known)
-}
-
-func identity(policy *admissionv1.MutatingAdmissionPolicy, binding *admissionv1.MutatingAdmissionPolicyBinding, known *objects) string {
+// policy and of its binding. It is "" if one of them is missing, or is not as in the manifest.
+func (known *Index) Identity(policy *admissionv1.MutatingAdmissionPolicy,
+	binding *admissionv1.MutatingAdmissionPolicyBinding) string {
 	if policy == nil || binding == nil || policy.DeletionTimestamp != nil || binding.DeletionTimestamp != nil {
 		return ""
 	}
@@ -111,16 +113,17 @@ func identity(policy *admissionv1.MutatingAdmissionPolicy, binding *admissionv1.
 	return fmt.Sprintf("%s/%d %s/%d", policy.UID, policy.Generation, binding.UID, binding.Generation)
 }
 
-// known is the Manifest as the API server returns it.
-var known = parse(Manifest)
+// Claims is the index of Manifest, Volumes that of VolumesManifest.
+var Claims, Volumes = parse(Manifest), parse(VolumesManifest)
 
-type objects struct {
+// Index is a policy and its binding, as the API server returns them.
+type Index struct {
 	policy  admissionv1.MutatingAdmissionPolicy
 	binding admissionv1.MutatingAdmissionPolicyBinding
 }
 
 // parse reads a manifest. A text that cannot be read leaves what no server returns: TestIdentity.
-func parse(manifest string) (o objects) {
+func parse(manifest string) (o Index) {
 	scheme := runtime.NewScheme()
 	if admissionv1.AddToScheme(scheme) != nil {
 		return o
@@ -129,10 +132,10 @@ func parse(manifest string) (o objects) {
 	_, texts, _ := strings.Cut(manifest, "---\n")
 	policy, binding, _ := strings.Cut(texts, "---\n")
 	if _, _, err := decoder.Decode([]byte(policy), nil, &o.policy); err != nil {
-		return objects{}
+		return Index{}
 	}
 	if _, _, err := decoder.Decode([]byte(binding), nil, &o.binding); err != nil {
-		return objects{}
+		return Index{}
 	}
 	return o
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // API is what a Follower asks of the API server.
@@ -186,10 +187,8 @@ func (f *Follower) watch(ctx context.Context) chan string {
 			if err != nil {
 				wait = retryAfter
 			}
-			select {
-			case <-ctx.Done():
+			if !wake.Wait(ctx, wait, nil) {
 				return
-			case <-time.After(wait):
 			}
 		}
 	}()

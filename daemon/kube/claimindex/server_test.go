@@ -76,11 +76,11 @@ func TestIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := Identity(policy, binding)
+	id := Claims.Identity(policy, binding)
 	if id == "" || policy.Generation == 0 || binding.Generation == 0 {
 		t.Fatalf("%q, generations %d and %d", id, policy.Generation, binding.Generation)
 	}
-	if Identity(nil, binding) != "" || Identity(policy, nil) != "" {
+	if Claims.Identity(nil, binding) != "" || Claims.Identity(policy, nil) != "" {
 		t.Error("one of them is enough")
 	}
 	for name, change := range map[string]func(){
@@ -95,13 +95,13 @@ func TestIdentity(t *testing.T) {
 		wasPolicy, wasBinding := policy, binding
 		policy, binding = policy.DeepCopy(), binding.DeepCopy()
 		change()
-		if Identity(policy, binding) != "" {
+		if Claims.Identity(policy, binding) != "" {
 			t.Error(name, "is not noticed")
 		}
 		policy, binding = wasPolicy, wasBinding
 	}
 	policy.Generation++
-	if Identity(policy, binding) == id {
+	if Claims.Identity(policy, binding) == id {
 		t.Error("another generation is the same index")
 	}
 }

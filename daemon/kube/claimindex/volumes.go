@@ -4,10 +4,7 @@ import (
 	_ "embed"
 	"slices"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 )
@@ -26,14 +23,6 @@ const (
 //go:embed volumes.yaml
 var VolumesManifest string
 
-var knownVolumes = parse(VolumesManifest)
-
-// VolumesIdentity is for the policy that labels volumes what Identity is for the one that labels
-// claims.
-func VolumesIdentity(policy *admissionv1.MutatingAdmissionPolicy, binding *admissionv1.MutatingAdmissionPolicyBinding) string {
-	return identity(policy, binding, &knownVolumes)
-}
-
 // VolumeValue returns the value that the policy writes on a volume. labelled reports whether it
 // writes one.
 func VolumeValue(v *corev1.PersistentVolume) (value string, labelled bool) {
@@ -50,19 +39,14 @@ func VolumeSelector(claims []string) string {
 		values = append(values, nameValue(name))
 	}
 	slices.Sort(values)
-	required, err := labels.NewRequirement(VolumeLabel, selection.In, slices.Compact(values))
-	if err != nil { // the label and what nameValue returns are possible
-		return labels.Everything().String()
-	}
-	return required.String()
+	return selector(VolumeLabel, slices.Compact(values)).String()
 }
 
 // VolumeMissed reports whether a volume is kept for a claim, and has not the label that says so: it
 // is from before the policy.
 func VolumeMissed(v *corev1.PersistentVolume) bool {
-	value, labelled := VolumeValue(v)
-	has, is := v.Labels[VolumeLabel]
-	return labelled && (!is || has != value)
+	_, labelled := VolumeValue(v)
+	return labelled && !VolumeWritten(v)
 }
 
 // VolumeWritten reports whether a volume has the label that the policy writes, and none where it

@@ -134,7 +134,7 @@ func TestIdentityOfVolumes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids[name] = VolumesIdentity(policy, binding)
+		ids[name] = Volumes.Identity(policy, binding)
 	}
 	if ids[Name] != "" || ids[VolumesName] == "" {
 		t.Errorf("%q", ids)

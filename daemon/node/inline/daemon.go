@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/ipc"
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 )
 
 // Daemon works on the requests of the node service that listens at a path.
@@ -36,21 +37,12 @@ func (d Daemon) Run(ctx context.Context) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if err := d.line(ctx); err != nil {
-					pause(ctx, again)
+					wake.Wait(ctx, again, nil)
 				}
 			}
 		})
 	}
 	all.Wait()
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // line works on what comes on one pair of sockets. It returns nil when the node service has closed
@@ -72,17 +64,14 @@ func (d Daemon) line(ctx context.Context) error {
 			return err
 		}
 		asked = true
-		if err := send(end, replyTo(d.Do(ctx, r))); err != nil {
+		var done reply
+		if err := d.Do(ctx, r); err != nil {
+			done.Error = err.Error()
+		}
+		if err := send(end, done); err != nil {
 			return err
 		}
 	}
-}
-
-func replyTo(err error) reply {
-	if err != nil {
-		return reply{Error: err.Error()}
-	}
-	return reply{}
 }
 
 // receive reads one message. A closed end is io.EOF.

@@ -47,11 +47,13 @@ func Size(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) resou
 // it.
 func AdoptingPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
 	by := adopting(pool, node)
-	return plan.MetadataPatch{
-		Labels:      map[string]*string{},
-		Annotations: map[string]*string{AdoptingAnnotation: &by},
-		Finalizers:  slices.Clone(v.Finalizers),
-	}
+	return annotate(v, map[string]*string{AdoptingAnnotation: &by})
+}
+
+// annotate changes annotations of a volume, and nothing else.
+func annotate(v *corev1.PersistentVolume, as map[string]*string) plan.MetadataPatch {
+	return plan.MetadataPatch{Labels: map[string]*string{}, Annotations: as,
+		Finalizers: slices.Clone(v.Finalizers)}
 }
 
 // SizedPatch is AdoptingPatch of a volume with the size that the pool keeps for it.
@@ -75,11 +77,8 @@ func AdoptedPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.
 	if said, again := v.Annotations[plan.AdoptedAnnotation]; again {
 		before = said
 	}
-	m := plan.MetadataPatch{
-		Labels:      map[string]*string{},
-		Annotations: map[string]*string{plan.AdoptedAnnotation: &before, AdoptingAnnotation: nil},
-		Finalizers:  slices.Clone(v.Finalizers),
-	}
+	m := annotate(v, map[string]*string{
+		plan.AdoptedAnnotation: &before, AdoptingAnnotation: nil})
 	for key, value := range plan.VolumeLabels(pool, node) {
 		m.Labels[key] = &value
 	}
@@ -96,11 +95,7 @@ func AdoptedPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.
 // SizePatch notes another size that the pool keeps for an adopted volume.
 func SizePatch(v *corev1.PersistentVolume, size resource.Quantity) plan.MetadataPatch {
 	note := plan.SizeNote(v, size)
-	return plan.MetadataPatch{
-		Labels:      map[string]*string{},
-		Annotations: map[string]*string{plan.SizeAnnotation: &note},
-		Finalizers:  slices.Clone(v.Finalizers),
-	}
+	return annotate(v, map[string]*string{plan.SizeAnnotation: &note})
 }
 
 // labelledFor reports whether a volume has the labels that adoption puts on it.
@@ -115,12 +110,9 @@ func labelledFor(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 
 // UndoPatch leaves a volume as its own system made it, or would have.
 func UndoPatch(v *corev1.PersistentVolume) plan.MetadataPatch {
-	m := plan.MetadataPatch{
-		Labels: map[string]*string{plan.NodeLabel: nil, plan.PoolLabel: nil, plan.ScopeLabel: nil},
-		Annotations: map[string]*string{plan.AdoptedAnnotation: nil, AdoptingAnnotation: nil,
-			plan.SizeAnnotation: nil},
-		Finalizers: slices.Clone(v.Finalizers),
-	}
+	m := annotate(v, map[string]*string{plan.AdoptedAnnotation: nil, AdoptingAnnotation: nil,
+		plan.SizeAnnotation: nil})
+	m.Labels = map[string]*string{plan.NodeLabel: nil, plan.PoolLabel: nil, plan.ScopeLabel: nil}
 	if v.Spec.CSI != nil {
 		m.Annotations[plan.PathAnnotation] = nil
 	}

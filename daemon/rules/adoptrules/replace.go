@@ -1,6 +1,7 @@
 package adoptrules
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -106,10 +107,9 @@ func HoldPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.Met
 
 // ReleasePatch undoes HoldPatch.
 func ReleasePatch(v *corev1.PersistentVolume) plan.MetadataPatch {
-	return plan.MetadataPatch{
-		Labels: map[string]*string{}, Annotations: map[string]*string{AdoptingAnnotation: nil, HeldAnnotation: nil},
-		Finalizers: slices.Clone(v.Finalizers), Reclaim: OwnPolicy(v),
-	}
+	m := annotate(v, map[string]*string{AdoptingAnnotation: nil, HeldAnnotation: nil})
+	m.Reclaim = OwnPolicy(v)
+	return m
 }
 
 // Original is an object as it was before it was held, with all that is needed to make it again.
@@ -146,9 +146,7 @@ func Successor(seen *corev1.PersistentVolume, pool plan.Pool, node, hostname str
 		},
 		Spec: *seen.Spec.DeepCopy(),
 	}
-	for key, value := range plan.VolumeLabels(pool, node) {
-		v.Labels[key] = value
-	}
+	maps.Copy(v.Labels, plan.VolumeLabels(pool, node))
 	v.Annotations[plan.AdoptedAnnotation] = AdoptedFromCSI
 	v.Spec.PersistentVolumeSource = plan.VolumeSource(pool, plan.PathOf(seen))
 	v.Spec.NodeAffinity = plan.NodeAffinity(hostname)

@@ -101,9 +101,13 @@ type Parameters struct {
 
 // Index is what the cluster has of the claim index.
 type Index struct {
-	Unserved                             bool // the API server does not have the kind
-	Policy, Binding, Same, Labels, Tried bool
-	Volumes                              bool // kept volumes are labelled by a policy of this version
+	Unserved        bool // the API server does not have their kinds: it is before Kubernetes 1.36
+	Policy, Binding bool // there are objects of the names
+	Same            bool // both are those of this version
+	// Labels reports whether the API server labels claims. It was not tried without both objects,
+	// or where there is no claim.
+	Labels, Tried bool
+	Volumes       bool // kept volumes are labelled by a policy of this version
 }
 
 // Any reports whether the cluster has a policy for this identity.

@@ -85,10 +85,7 @@ func (c check) judge(f Facts) Line {
 
 // Sound reports whether nothing is wrong or unknown.
 func Sound(lines []Line) bool {
-	for _, l := range lines {
-		if l.Status == Wrong || l.Status == Unknown {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(lines, func(l Line) bool {
+		return l.Status == Wrong || l.Status == Unknown
+	})
 }

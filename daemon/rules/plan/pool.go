@@ -175,11 +175,7 @@ func unknownPool(format string, args ...any) *Refusal {
 }
 
 func find(pools []Pool, is func(Pool) bool, otherwise *Refusal) (found []Pool, _ *Refusal) {
-	for _, p := range pools {
-		if is(p) {
-			found = append(found, p)
-		}
-	}
+	found = slices.DeleteFunc(slices.Clone(pools), func(p Pool) bool { return !is(p) })
 	if len(found) == 0 {
 		return nil, otherwise
 	}

@@ -118,15 +118,4 @@ var (
 		ReasonSnapshotReady, ReasonSnapshotFailed, ReasonSnapshotLost,
 		ReasonNotEnoughSpace, ReasonPoolClosed,
 	}
-	OtherReasons = []string{ // events and log lines that no counter counts
-		ReasonProvisioningSucceeded, ReasonPopulator,
-		ReasonStarting, ReasonReady, ReasonStopping, ReasonReloaded, ReasonReloadFailed, ReasonNotInForce,
-		ReasonAPIUnavailable, ReasonAPIAvailable, ReasonCredentialRefused, ReasonCredentialEnds, ReasonStartFailed,
-		ReasonAPIRefused, ReasonPoolOpened, ReasonPromised,
-		ReasonStateUnreadable, ReasonStateUnwritable, ReasonStorageMismatch, ReasonLeaseOverwritten,
-		ReasonRestartNeeded, ReasonUnitOutdated, ReasonLaxMount, ReasonInMemory, ReasonNotServed,
-		ReasonOtherHost, ReasonOtherNode, ReasonOtherCluster, ReasonScopeChanged, ReasonPathChanged,
-		ReasonRecordsUnread, ReasonVolumeNearlyFull, ReasonQuotaEscaped, ReasonFewProjects,
-		ReasonNodeForgotten, ReasonVolumeMoved, ReasonNodeAway,
-	}
 )

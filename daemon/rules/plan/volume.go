@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -133,6 +134,17 @@ func Older(v *corev1.PersistentVolume) bool {
 	ref := v.Spec.ClaimRef
 	return Adopted(v) || v.Status.Phase == corev1.VolumeBound ||
 		v.Status.Phase == corev1.VolumeAvailable || ref == nil || ref.UID == ""
+}
+
+// Newer reports whether a resource version is later than another: they are numbers that only grow
+// (Kubernetes 1.35, KEP-5504). Of others it returns unknown.
+func Newer(a, b string, unknown bool) bool {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
+	if errX != nil || errY != nil {
+		return unknown
+	}
+	return x > y
 }
 
 // Adopted reports whether the record of a volume was written by a call of adopt.

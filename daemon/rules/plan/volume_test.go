@@ -341,3 +341,15 @@ func TestForRecord(t *testing.T) {
 		}
 	}
 }
+
+func TestNewer(t *testing.T) {
+	for _, c := range []struct {
+		a, b          string
+		newer, unsure bool
+	}{{"10", "9", true, true}, {"9", "10", false, false}, {"9", "9", false, false},
+		{"9", "", false, true}, {"x", "9", false, true}} {
+		if Newer(c.a, c.b, false) != c.newer || Newer(c.a, c.b, true) != c.unsure {
+			t.Errorf("%q and %q: not %t and %t", c.a, c.b, c.newer, c.unsure)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package capacity
 import (
 	"sync"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -18,13 +19,6 @@ func NewBook() *Book { return &Book{accounts: map[string]*Account{}, changed: ma
 
 // Changed is sent to after what is promised changed.
 func (b *Book) Changed() <-chan struct{} { return b.changed }
-
-func (b *Book) tell() {
-	select {
-	case b.changed <- struct{}{}:
-	default:
-	}
-}
 
 // Account returns the account with this key, a new one if there is none.
 func (b *Book) Account(key string) *Account {
@@ -170,7 +164,7 @@ func (a *Account) set(volume string, p Promise) {
 func (a *Account) replace(volume string, p Promise) {
 	before := a.volumes[volume].all()
 	a.set(volume, p)
-	a.book.tell()
+	wake.Signal(a.book.changed)
 	if sum := Plus(less(a.sum, before), p.all()); a.sum != ^uint64(0) && sum != ^uint64(0) {
 		a.sum = sum
 		return

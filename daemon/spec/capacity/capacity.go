@@ -15,6 +15,7 @@ import (
 	"maps"
 	"math"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/wake"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
@@ -162,6 +163,6 @@ func (c *Count) Done(read map[string]Promise, unreadable ...string) {
 	}
 	a.volumes, a.known, a.of = now, true, c.of
 	a.total()
-	a.book.tell()
+	wake.Signal(a.book.changed)
 	c.end()
 }

@@ -280,7 +280,7 @@ func (c *cluster) ReleaseContent(_ context.Context, of *snapshotapi.Content) (wa
 	return err == nil, err
 }
 
-// Event is part of controllers.Events.
+// Event is part of report.Events.
 func (c *cluster) Event(ref corev1.ObjectReference, kind, reason, message string) {
 	if kind == corev1.EventTypeWarning {
 		c.refusals[ref.Kind+"/"+ref.Name] = refusal{reason, message}
