@@ -234,13 +234,17 @@ func (d *daemon) replaced() {
 	if g := d.now.Load(); g != nil {
 		needed = append(needed, g.cfg.WebFiles()...)
 	}
-	if file := d.confined.Replaced(needed...); file != "" && d.warned.CompareAndSwap(false, true) {
+	if file := d.confined.Replaced(needed...); file != "" {
 		d.startAgain(&RestartError{file + " was replaced, and Landlock allows the old one"})
 	}
 }
 
-// startAgain ends this process for another one, if there is a service manager to start it.
+// startAgain ends this process for another one, if there is a service manager to start it. Why it
+// should is told once, however often it is found.
 func (d *daemon) startAgain(why *RestartError) {
+	if _, told := d.told.LoadOrStore(why.Error(), true); told {
+		return
+	}
 	d.Log.Warn(why.Error())
 	if os.Getenv("INVOCATION_ID") != "" {
 		d.end(why)

@@ -128,7 +128,7 @@ type daemon struct {
 	confined  *confine.Confined // nil: nothing is
 	end       context.CancelCauseFunc
 	remounted atomic.Bool // mounts changed since the start
-	warned    atomic.Bool
+	told      sync.Map    // why a restart is needed, as it was logged
 }
 
 type storeKey struct{ name, path, mountPoint, scope string }
