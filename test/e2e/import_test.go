@@ -306,19 +306,22 @@ func TestImportNewCluster(t *testing.T) {
 
 // The node's hostname label changes, and the pool's storage is mounted at another path: with the
 // node's own name the volumes are made again as the two are now, however often the call is killed.
-// What a pod uses is left until the pod is gone. Another call does nothing.
+// What a pod uses is left until the pod is gone. A snapshot names the node already. Another call
+// does nothing.
 func TestImportOfTheSameNode(t *testing.T) {
 	w := newEnvironment(t)
-	a := w.newHost("a").quiet().run()
+	s := w.snapshots()
+	a := w.newHost("a", `snapshots = "copy"`).quiet().run()
 	class := w.Class("c", immediate)
 	before := a.writes("data", class)
+	s.ready("snap", s.ask("snap", before, w.Provisioner, "Delete"))
 	a.writes("used", class)
 	w.pod("uses", []string{a.node}, "used")
 	w.Eventually("the pod is there", func() bool { return w.nodeOf("uses") == a.node })
 	label := `{"metadata":{"labels":{"kubernetes.io/hostname":"renamed-` + a.node + `"}}}`
 	patchIn(w, w.nodes(), a.node, label)
 	a.unplugs()
-	b := w.hostAt(hosttest.PoolMount(w, a.image), "a").quiet()
+	b := w.hostAt(hosttest.PoolMount(w, a.image), "a", `snapshots = "copy"`).quiet()
 	b.label = "renamed-" + a.node
 	b.run()
 	k, args := w.killer(), []string{"import", "fast", "--from-node", a.node}

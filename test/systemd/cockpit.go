@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -17,6 +18,7 @@ var cockpitStory = []step{
 	{"the page's .deb installs beside Cockpit, and an operator makes a pool", cockpitInstalls},
 	{"chromium reads the page, as an administrator and as another user", cockpitRead},
 	{"the page's .deb goes, and leaves nothing", cockpitGoes},
+	{"the page's .rpm wants Cockpit and the program, has the .deb's files, and leaves nothing", cockpitRPM},
 }
 
 // forCockpit has Cockpit with its shell, and what makes a user an administrator there.
@@ -38,12 +40,16 @@ func (e *environment) prepareCockpit() {
 	e.Must(e.passKubectl(), "passing kubectl")
 }
 
-const pageFiles = "/usr/share/cockpit/hostpath-provisioner"
+const (
+	page      = "cockpit-hostpath-provisioner"
+	pageFiles = "/usr/share/cockpit/hostpath-provisioner"
+)
 
 func cockpitInstalls(e *environment) {
 	e.dpkg(deb[1])
 	e.dpkg("/shared/cockpit/*.deb")
 	e.is("ls "+pageFiles, "index.css.gz\nindex.html\nindex.js.gz\nmanifest.json")
+	e.sh("sha256sum " + pageFiles + "/* >/run/page")
 	e.product(unconfined...)
 	_, err := e.cluster.Snapshots(e.ctx, namespace, service)
 	e.Must(err, "the resources of snapshots")
@@ -75,7 +81,32 @@ func cockpitRead(e *environment) {
 }
 
 func cockpitGoes(e *environment) {
-	e.sh("dpkg --purge cockpit-hostpath-provisioner")
+	e.sh("dpkg --purge " + page)
 	e.fails("ls "+pageFiles, "No such file")
 	e.is("systemctl is-active "+service, "active")
+}
+
+// cockpitRPM is for rpm's own database, which knows nothing of Debian's packages: those that the
+// page wants come into it one by one, without their files.
+func cockpitRPM(e *environment) {
+	const install, licenses = "rpm -i /shared/cockpit/*.rpm", "/usr/share/licenses/" + page
+	for _, part := range []string{"cockpit-bridge", "cockpit-system"} {
+		e.fails(install, part+" >= 265 is needed by "+page)
+		e.stub(part, "264", "")
+		e.fails(install, part+" >= 265 is needed by "+page)
+		e.stub(part, "265", "")
+	}
+	e.fails(install, service+" >= ")
+	e.sh("rpm -i --nodeps --justdb --noscripts /shared/packages/*.x86_64.rpm")
+	e.sh(install)
+	e.is("sha256sum --quiet -c /run/page; rpm -V "+page+"; rpm -ql "+page+" | sort", strings.Join([]string{
+		pageFiles, pageFiles + "/index.css.gz", pageFiles + "/index.html", pageFiles + "/index.js.gz",
+		pageFiles + "/manifest.json", licenses, licenses + "/LICENSE", licenses + "/licenses.txt",
+	}, "\n"))
+	e.says(e.sh("cockpit-bridge --packages"), pageFiles)
+	e.fails("rpm -e --test "+service, "is needed by (installed) "+page)
+	e.sh("rpm -e " + page)
+	for _, gone := range []string{pageFiles, licenses} {
+		e.fails("ls "+gone, "No such file")
+	}
 }

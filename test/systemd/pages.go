@@ -154,7 +154,7 @@ func (e *environment) prepareRepositories() {
 	e.Must(e.m.boot(e.ctx), "booting")
 	// Debian's archive cannot be reached from here.
 	e.sh("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*; mkdir -p /etc/yum.repos.d")
-	e.stub("252", "")
+	e.stub("systemd", "252", "")
 }
 
 // serveRepositories starts the web server, which serves nothing before publish.
@@ -165,16 +165,16 @@ func (e *environment) serveRepositories() {
 	go http.Serve(listener, e.published) // ends with this process
 }
 
-// stub makes a package that says that a version of systemd is there, which rpm's database does not
-// know, and installs it with these words to rpm.
-func (e *environment) stub(version, rpm string) {
-	description := "name: systemd\narch: noarch\nversion: \"" + version +
-		"\"\nmaintainer: test\ndescription: systemd is there\n"
-	dir := filepath.Join(e.dir, "stub-"+version)
+// stub makes a package without files that says that a version of another one is there, which rpm's
+// database does not know, and installs it with these words to rpm.
+func (e *environment) stub(name, version, rpm string) {
+	description := "name: " + name + "\narch: noarch\nversion: \"" + version +
+		"\"\nmaintainer: test\ndescription: " + name + " is there\n"
+	dir := filepath.Join(e.dir, name+"-"+version)
 	e.Must(os.Mkdir(dir, 0o755), "a directory")
 	e.Must(os.WriteFile(filepath.Join(dir, "nfpm.yaml"), []byte(description), 0o644), "a description")
 	e.pack(dir, "rpm")
-	e.sh("rpm " + rpm + " -U /shared/systemd-" + version + "*.rpm")
+	e.sh("rpm " + rpm + " -U /shared/" + name + "-" + version + "*.rpm")
 }
 
 const fromRepository = "From a repository"

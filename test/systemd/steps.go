@@ -73,9 +73,9 @@ func older(e *environment) {
 		dpkg --no-triggers --admindir=/run/dpkg --instdir=/run/older -i `+deb[1], needed)
 	const rpm = "--dbpath /run/rpm"
 	const install = "rpm " + rpm + " -i --test /shared/packages/*.x86_64.rpm"
-	e.stub("251", rpm)
+	e.stub("systemd", "251", rpm)
 	e.fails(install, "systemd >= 252 is needed by hostpath-provisioner")
-	e.stub("252", rpm)
+	e.stub("systemd", "252", rpm)
 	e.sh(install + "; rm -r /run/dpkg /run/older /run/rpm")
 }
 

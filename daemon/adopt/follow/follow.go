@@ -381,8 +381,12 @@ func (s *survey) finish(ctx context.Context, name string, i Intent) error {
 	return cmp.Or(s.Store.Moved(ctx, s.Identity, name, s.Node), untold)
 }
 
-// snapshots has the contents of the snapshots that are recorded here name this node.
+// snapshots has the contents of the snapshots that are recorded here name this node. A content says
+// nothing else of it.
 func (s *survey) snapshots(ctx context.Context) (rows []Row, err error) {
+	if s.From == s.Node {
+		return nil, nil
+	}
 	var all []*snapshotapi.Content
 	err = s.API.EachContent(ctx, func(c *snapshotapi.Content) {
 		if s.Serves(c.Spec.Driver) && plan.NodeOfContent(c) == s.From && s.handles[c.Handle()] {

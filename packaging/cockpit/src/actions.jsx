@@ -80,20 +80,29 @@ export const imports = pool => ({
   steps: dryFirst(program('import', pool.name)),
 })
 
+// wordsOf are those of a command that did not end by itself.
+function wordsOf ({ exit_status: code, problem, message }) {
+  if (problem === 'cancelled') return { stopped: true }
+  return { error: code === null ? message : '' }
+}
+
 // tried reports whether a dry run looked: with exit code 1 it refuses some, and would do the others.
 const tried = result => result?.code === 0 || result?.code === 1
 
 export function CommandDialog ({ title, text, fields = [], steps, close }) {
   const [values, setValues] = useState({})
   const [results, setResults] = useState({}) // of each step, for the values that are there now
+  const stopNow = useRef(null)
   const running = Object.values(results).some(r => r.running)
   const set = (flag, value) => { setValues({ ...values, [flag]: value }); setResults({}) }
   const start = (i, argv) => {
     const tell = more => setResults(was => ({ ...was, [i]: { ...was[i], ...more } }))
     setResults(was => ({ ...was, [i]: { running: true, out: '' } }))
-    run(argv, out => setResults(was => ({ ...was, [i]: { ...was[i], out: was[i].out + out } }))).then(
+    const { ended, stop } = run(argv, out => setResults(was => ({ ...was, [i]: { ...was[i], out: was[i].out + out } })))
+    stopNow.current = stop
+    ended.then(
       () => tell({ running: false, code: 0 }),
-      error => tell({ running: false, code: error.exit_status ?? -1, error: error.exit_status === null ? error.message : '' }))
+      error => tell({ running: false, code: error.exit_status ?? -1, ...wordsOf(error) }))
   }
   return (
     <Modal isOpen variant="medium" aria-labelledby="action-title" onClose={() => { if (!running) close() }}>
@@ -109,7 +118,10 @@ export function CommandDialog ({ title, text, fields = [], steps, close }) {
               start={() => start(i, step.argv)} />)}
         </ol>
       </ModalBody>
-      <ModalFooter><Button variant="link" isDisabled={running} onClick={close}>Close</Button></ModalFooter>
+      <ModalFooter>
+        {running && <Button variant="secondary" onClick={() => stopNow.current()}>Stop</Button>}
+        <Button variant="link" isDisabled={running} onClick={close}>Close</Button>
+      </ModalFooter>
     </Modal>
   )
 }
@@ -140,7 +152,7 @@ function Step ({ text, argv, danger, result, off, start }) {
       </div>
       <div aria-live="polite">
         {(result?.out || result?.error) && <pre className="hp-output" tabIndex={0}>{result.out}{result.error}</pre>}
-        {result && !result.running && <p>{result.code === 0 ? 'Done.' : `Exit code ${result.code}.`}</p>}
+        {result && !result.running && <p>{result.stopped ? 'Stopped.' : result.code === 0 ? 'Done.' : `Exit code ${result.code}.`}</p>}
       </div>
     </li>
   )

@@ -6,7 +6,7 @@ import { Button } from '@patternfly/react-core/dist/esm/components/Button'
 import { Form, FormGroup } from '@patternfly/react-core/dist/esm/components/Form'
 import { TextInput } from '@patternfly/react-core/dist/esm/components/TextInput'
 import { Said } from './said.jsx'
-import { ask, asking, SELDOM, throttled } from './host.js'
+import { ask, asking, throttled } from './host.js'
 import { command } from './words.js'
 
 // whyOf are the words of the command that tells of a volume, and of its claim where that is bound.
@@ -29,7 +29,7 @@ export function Events ({ of, news }) {
   const args = whyOf(of, kubeconfig)
   const line = command(asking(args))
   const refresh = useMemo(() => throttled(() => ask(args, 'try').then(
-    page => setTold({ line, page }), error => setTold({ line, error: error.message })), SELDOM), [line])
+    page => setTold({ line, page }), error => setTold({ line, error: error.message }))), [line])
   useEffect(() => { refresh() }, [refresh, news])
   const { page, error } = told.line === line ? told : {}
   const pages = page ? [page, ...(page.parts ?? [])] : []

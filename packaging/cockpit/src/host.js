@@ -7,7 +7,8 @@ export const PROGRAM = 'hostpath-provisioner'
 export const UNIT = `${PROGRAM}.service`
 const STATUS = `/run/${PROGRAM}/status.json`
 const SCHEMA = 1 // daemon.SchemaVersion
-export const SELDOM = 10000 // ms between two calls of a command that nobody waits for
+const SELDOM = 10000 // ms between two calls of a command that nobody waits for
+const SOON = 1000 // ms between two of one that people wait for
 
 // asking is the command that ask runs.
 export const asking = args => [PROGRAM, ...args, '--json']
@@ -22,72 +23,86 @@ export function ask (args, superuser) {
     const parse = error => {
       let value
       try { value = JSON.parse(out) } catch { return reject(error ?? new Error(`no JSON: ${out.slice(0, 200)}`)) }
-      if (value.schema === SCHEMA) return resolve(value)
-      reject(new Error(`the JSON of ${PROGRAM} has schema ${value.schema}, and this page reads ${SCHEMA}: ` +
+      if (value?.schema === SCHEMA) return resolve(value)
+      reject(new Error(`the JSON of ${PROGRAM} has schema ${value?.schema}, and this page reads ${SCHEMA}: ` +
         'install the page and the program of the same version'))
     }
     call.then(() => parse(), parse)
   })
 }
 
-// throttled calls fn at once, and then after each pause if it was asked for meanwhile. The pause is
-// least ms, and ten times what fn took. A call that is urgent does not wait for it. fn returns a
-// promise; no two run at a time.
-export function throttled (fn, least) {
-  let running = false; let again = false; let timer = null
-  return function call (urgent) {
-    if (running || (timer && !urgent)) { again ||= urgent ? 'urgent' : 'later'; return }
+// throttled calls fn at once, and again where it was asked for meanwhile: SELDOM after it has ended,
+// or as long as it took. An urgent call, for which people wait, is made SOON after that: so many in
+// a row, and one more for each time of rest. What changes all the time is thus asked SELDOM, too.
+// fn returns a promise; no two run at a time.
+export function throttled (fn, inRow = 0) {
+  let running = false; let asked = null; let timer; let soon = 0; let rested = 0; let paid = 0
+  const next = () => {
+    if (running || asked === null) return
     clearTimeout(timer)
+    const at = asked ? Math.min(rested, Math.max(soon, paid - inRow * SELDOM)) : rested
+    if (at > Date.now()) { timer = setTimeout(next, at - Date.now()); return }
+    const [urgent, began] = [asked, Date.now()]
     running = true
-    again = false
-    const began = Date.now()
+    asked = null
     fn().finally(() => {
+      const rest = Math.max(SELDOM, Date.now() - began)
       running = false
-      const pause = Math.max(least, 10 * (Date.now() - began))
-      timer = setTimeout(() => { timer = null; if (again) call() }, pause)
-      if (again === 'urgent') call(true)
+      soon = Date.now() + SOON
+      rested = Date.now() + rest
+      if (urgent) paid = Math.max(paid, Date.now()) + rest
+      next()
     })
   }
+  return (urgent = false) => { asked ||= urgent; next() }
 }
 
-// urgentIn is of a status what people wait for: everything but times and sizes.
-function urgentIn (text) {
+// newsIn is what a status has that people wait for: of the pools' state, and of their volumes; and
+// how large these are.
+function newsIn (text) {
   try {
     const s = JSON.parse(text)
-    return JSON.stringify([s.pid, s.ready, s.api, s.configuration, s.refusedRequests, s.stalled, s.unconfiguredPools,
-      s.pools.map(p => [p.since, p.reason, p.findings?.map(f => f.reason), p.states, p.volumes, p.worker])])
-  } catch { return text }
+    const pools = (...of) => JSON.stringify(s.pools.map(p => of.map(one => one(p))))
+    return {
+      state: JSON.stringify([s.pid, s.ready, s.api, s.configuration, s.refusedRequests, s.stalled, s.unconfiguredPools]) +
+        pools(p => p.since, p => p.reason, p => p.findings?.map(f => f.reason), p => p.worker,
+          p => p.states?.missing, p => p.states?.damaged),
+      volumes: pools(p => p.name, p => p.volumes, p => p.states),
+      sizes: pools(p => p.promised, p => p.used),
+    }
+  } catch { return { state: text } }
 }
 
-// followStatus calls told({status}), told({error}) now and whenever the daemon's status or its unit
-// changes. It returns what stops that.
+// followStatus calls told({status}), told({error}), told({news}), told({unit}) now and whenever the
+// daemon's status or its unit changes. It returns what stops that.
 export function followStatus (told) {
   const refresh = throttled(() => ask(['status']).then(
-    status => told({ status }), error => told({ error: error.message })), SELDOM)
-  let seen; let handle; let watch
+    status => told({ status }), error => told({ error: error.message })), 20)
+  let state; let handle; let watch
   const rewatch = () => {
     watch?.remove()
     handle?.close()
     handle = cockpit.file(STATUS)
     watch = handle.watch(text => {
-      const now = text === null ? null : urgentIn(text)
-      refresh(now !== seen)
-      seen = now
+      const news = newsIn(text)
+      told({ news })
+      refresh(news.state !== state)
+      state = news.state
     })
   }
   rewatch()
-  const bus = cockpit.dbus('org.freedesktop.systemd1', { bus: 'system', superuser: 'try' })
+  const bus = cockpit.dbus('org.freedesktop.systemd1', { bus: 'system' })
   const path = `/org/freedesktop/systemd1/unit/${UNIT.replace(/[^A-Za-z0-9]/g, c => `_${c.charCodeAt(0).toString(16)}`)}`
   bus.call('/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager', 'Subscribe', []).catch(() => {})
   const unit = bus.proxy('org.freedesktop.systemd1.Unit', path)
-  let state
+  let active
   unit.onchanged = () => {
     told({ unit: { active: unit.ActiveState, sub: unit.SubState, enabled: unit.UnitFileState } })
-    if (state !== undefined && state !== unit.ActiveState) {
+    if (active !== undefined && active !== unit.ActiveState) {
       rewatch() // the directory may be there only now
       refresh(true)
     }
-    state = unit.ActiveState
+    active = unit.ActiveState
   }
   return () => { watch.remove(); handle.close(); bus.close() }
 }
@@ -134,9 +149,10 @@ export function text (field) {
   return Array.isArray(field) ? new TextDecoder().decode(new Uint8Array(field)) : String(field ?? '')
 }
 
-// run runs a command as an administrator, and calls each(text) with what it prints.
+// run runs a command as an administrator, and calls each(text) with what it prints. ended is the
+// promise of its end; stop has it end as Ctrl-C does.
 export function run (argv, each) {
   const call = cockpit.spawn(argv, { err: 'out', superuser: 'require', environ: ['LC_ALL=C.UTF-8'] })
   call.stream(each)
-  return new Promise((resolve, reject) => call.then(resolve, reject))
+  return { ended: new Promise((resolve, reject) => call.then(resolve, reject)), stop: () => call.close('cancelled') }
 }

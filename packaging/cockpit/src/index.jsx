@@ -4,6 +4,7 @@ import './page.css'
 import { useEffect, useRef, useState } from 'react'
 import { createRoot } from 'react-dom/client'
 import { Nav, NavItem, NavList } from '@patternfly/react-core/dist/esm/components/Nav'
+import { CommandDialog } from './actions.jsx'
 import { Said } from './said.jsx'
 import { Overview } from './overview.jsx'
 import { Volumes } from './volumes.jsx'
@@ -12,7 +13,6 @@ import { ask, followStatus, throttled, UNIT } from './host.js'
 import { followTheme } from './theme.js'
 
 const { cockpit } = window
-const PAUSE = 2000 // ms between two lists of volumes at least, each of which asks the disks and the API
 
 function useHost () {
   const [host, setHost] = useState({})
@@ -22,15 +22,22 @@ function useHost () {
   return host
 }
 
-// useVolumes lists the volumes again when the status tells of others, or that they take something
-// else: of that a status comes every 10 seconds at most.
-function useVolumes (status, admin, shown) {
+// useVolumes lists the volumes again when the status has news of them, of the pools or of the API:
+// the command asks the disks and the API. It does so once more after a rest: the daemon counts every
+// 5 seconds, and no status tells of a volume that came and went meanwhile.
+function useVolumes ({ state, volumes, sizes } = {}, admin, shown) {
   const [list, setList] = useState({})
   const refresh = useRef(null)
+  const listed = useRef(null)
   refresh.current ??= throttled(() => ask(['volumes'], 'try').then(
-    found => setList({ found }), error => setList({ error: error.message })), PAUSE)
-  const counts = JSON.stringify([admin, status?.pools.map(p => [p.name, p.volumes, p.states, p.promised, p.used])])
-  useEffect(() => { if (shown && admin !== null) refresh.current() }, [counts, shown])
+    found => setList({ found }), error => setList({ error: error.message })), 3)
+  const of = JSON.stringify([admin, state, volumes])
+  useEffect(() => {
+    if (!shown || admin === null || state === undefined) return
+    refresh.current(of !== listed.current)
+    refresh.current()
+    listed.current = of
+  }, [of, sizes, shown])
   return list
 }
 
@@ -71,8 +78,9 @@ function Page () {
   const host = useHost()
   const admin = useAdmin()
   const [section, pool, name] = usePath()
-  const volumes = useVolumes(host.status, admin, section === 'volumes')
+  const volumes = useVolumes(host.news, admin, section === 'volumes')
   const one = section === 'volumes' && name !== undefined
+  const [dialog, setDialog] = useState(null) // stays, whatever becomes of what is beneath
   return (
     <main className="hp-page">
       <Nav variant="horizontal" aria-label="Sections">
@@ -84,9 +92,10 @@ function Page () {
       {host.error && <Trouble error={host.error} unit={host.unit} />}
       {admin === false &&
         <Said variant="info" title="Actions and volumes need administrative access" />}
-      {section !== 'volumes' && <Overview {...host} admin={admin} />}
+      {section !== 'volumes' && <Overview {...host} admin={admin} open={setDialog} />}
       {section === 'volumes' && !one && <Volumes {...volumes} />}
-      {one && <Volume {...volumes} pool={pool} name={name} />}
+      {one && <Volume {...volumes} pool={pool} name={name} key={JSON.stringify([pool, name, admin])} />}
+      {dialog && <CommandDialog {...dialog} close={() => setDialog(null)} />}
     </main>
   )
 }

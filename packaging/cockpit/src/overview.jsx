@@ -1,10 +1,9 @@
 // The overview: the service, and a card for each pool.
-import { useState } from 'react'
 import { Button } from '@patternfly/react-core/dist/esm/components/Button'
 import { Card, CardBody, CardFooter, CardHeader, CardTitle } from '@patternfly/react-core/dist/esm/components/Card'
 import { Label } from '@patternfly/react-core/dist/esm/components/Label'
 import { Spinner } from '@patternfly/react-core/dist/esm/components/Spinner'
-import { adopt, CommandDialog, check, cordon, imports, prepare } from './actions.jsx'
+import { adopt, check, cordon, imports, prepare } from './actions.jsx'
 import { Bar } from './bar.jsx'
 import { Said } from './said.jsx'
 import { Picture } from './picture.jsx'
@@ -12,8 +11,7 @@ import { age, stateOf, useMinute } from './words.js'
 
 const COLOURS = { open: 'green', cordoned: 'orange', full: 'orange', closed: 'red' }
 
-export function Overview ({ status, unit, admin, error }) {
-  const [dialog, setDialog] = useState(null)
+export function Overview ({ status, unit, admin, error, open }) {
   useMinute()
   if (!status) {
     return (
@@ -28,9 +26,8 @@ export function Overview ({ status, unit, admin, error }) {
       <Service status={status} unit={unit} />
       <div className="hp-pools">
         {status.pools.map(pool =>
-          <Pool key={pool.name} pool={pool} admin={admin} open={setDialog} ready={status.ready} />)}
+          <Pool key={pool.name} pool={pool} admin={admin} open={open} ready={status.ready} />)}
       </div>
-      {dialog && <CommandDialog {...dialog} close={() => setDialog(null)} />}
     </>
   )
 }

@@ -40,7 +40,7 @@ export function Volume ({ found, error, pool, name }) {
       <h2>Snapshots and copies</h2>
       {copies.length === 0 && <p>There are none in the pools.</p>}
       <ul>{copies.map(one => <li key={`${one.pool}/${one.volume}`}><a href={linkTo(one)}><bdi>{one.volume}</bdi></a>, {one.kind || 'volume'}, {one.state}</li>)}</ul>
-      {v?.claim && !v.kind && <Events key={name} of={v} news={journal.lines[0]?.__CURSOR} />}
+      {v?.claim && !v.kind && <Events of={v} news={journal.lines[0]?.__CURSOR} />}
       <Journal volume={name} claim={v?.claim} {...journal} />
     </>
   )

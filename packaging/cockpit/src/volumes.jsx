@@ -1,6 +1,6 @@
 // The table of all that is in the pools: sorted, filtered, a page at a time, so that thousands cost
 // no more than the page.
-import { useDeferredValue, useMemo, useState } from 'react'
+import { memo, useDeferredValue, useMemo, useState } from 'react'
 import { FormSelect, FormSelectOption } from '@patternfly/react-core/dist/esm/components/FormSelect'
 import { Pagination } from '@patternfly/react-core/dist/esm/components/Pagination'
 import { SearchInput } from '@patternfly/react-core/dist/esm/components/SearchInput'
@@ -44,7 +44,7 @@ function chosen (volumes, { text, state, pool, column, direction }) {
   return keyed.map(([, v]) => v)
 }
 
-export function Volumes ({ found, error }) {
+export const Volumes = memo(function Volumes ({ found, error }) {
   const [view, setView] = useState({ text: '', state: '', pool: '', column: 0, direction: 'asc', page: 1, per: 50 })
   const now = useDeferredValue(view)
   useMinute()
@@ -106,7 +106,7 @@ export function Volumes ({ found, error }) {
       {rows.length === 0 && <p className="hp-none">{all.length ? 'No volume fits the filter.' : 'There are no volumes.'}</p>}
     </>
   )
-}
+})
 
 // Troubles are why the list is not whole.
 function Troubles ({ found }) {

@@ -26,7 +26,7 @@ export const picture = (session, name) => session.page.screenshot({ path: `${PIC
 export async function step (what, run) {
   const from = Date.now()
   const figure = await run().catch(async error => {
-    for (const one of sessions) {
+    for (const one of sessions.filter(s => !s.page.isClosed())) {
       await picture(one, 'failed')
       console.error(`${one.page.url()}\n${one.complaints.join('\n')}`)
     }
