@@ -7,7 +7,10 @@ const become = node => {
 {apiVersion: v1, kind: Node, metadata: {name: ${node}, labels: {kubernetes.io/hostname: ${node}}}}
 END
     kubectl patch node node-a --subresource=status -p '{"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}'
-    systemctl stop hostpath-provisioner; rm -r /var/lib/hostpath-provisioner/state/pools`)
+    systemctl stop hostpath-provisioner; rm -rf /var/lib/hostpath-provisioner/state/pools /var/lib/hostpath-provisioner/state/token
+    rm /etc/hostpath-provisioner/kubeconfig
+    echo 'node = "${node}"' >/etc/hostpath-provisioner/conf.d/node.toml
+    hostpath-provisioner enroll --admin-kubeconfig /root/.kube/config`) // a credential is of one node
   configure('node', `node = "${node}"`)
 }
 
@@ -26,7 +29,8 @@ await step('the volumes on a moved disk are imported: dry first, then done', asy
   const dialog = await act('Import', `${command} --dry-run`, /the daemon of node node-a wrote lease .*, less than 1m0s ago/, {
     of: 'second', before: dialog => dialog.getByLabel(/^The disk was/).fill('node-a'),
   })
-  inside('kubectl delete lease -n hostpath-provisioner hostpath-provisioner-node.node-a') // as a minute later
+  // A minute after the last that node-a wrote.
+  inside(`for n in $(seq 20); do ${command} --dry-run && exit; sleep 5; done; ${command} --dry-run`)
   await runs(dialog, `${command} --dry-run`, '1 would be moved')
   assert.equal(inside(node), 'node-a', 'a dry run changes nothing')
   await admin.axe('a dry run')
