@@ -275,5 +275,5 @@ func (p *play) bootAgain() error {
 		return errors.Join(err, context.Cause(p.ctx))
 	}
 	p.machine = m
-	return nil
+	return p.reportHost()
 }

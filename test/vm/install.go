@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -258,7 +261,22 @@ func (p *play) options(backing string) machineOptions {
 }
 
 func (p *play) boot(o machineOptions) (err error) {
-	p.machine, err = boot(p.ctx, o)
+	if p.machine, err = boot(p.ctx, o); err != nil {
+		return err
+	}
+	return p.reportHost()
+}
+
+// reportHost has the Node tell which host it is now, as a kubelet does when it starts: without that
+// a machine that was booted once more waits until its name's lease is over (package presence).
+func (p *play) reportHost() error {
+	id, err := p.do("cat /proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return err
+	}
+	_, err = p.cluster.Client().CoreV1().Nodes().Patch(p.ctx, node, types.MergePatchType,
+		fmt.Appendf(nil, `{"status": {"nodeInfo": {"bootID": %q}}}`, strings.TrimSpace(id)),
+		metav1.PatchOptions{}, "status")
 	return err
 }
 
