@@ -19,7 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/openat"
 )
 
-// Requests of openat.Ioctl(2), as they are passed.
+// Requests of ioctl(2), as they are passed.
 const (
 	RequestCreate   = 0x50009418 // BTRFS_IOC_SUBVOL_CREATE_V2: struct btrfs_ioctl_vol_args_v2
 	RequestSnapshot = 0x50009417 // BTRFS_IOC_SNAP_CREATE_V2: the same

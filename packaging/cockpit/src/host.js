@@ -9,6 +9,7 @@ const STATUS = `/run/${PROGRAM}/status.json`
 const SCHEMA = 1 // daemon.SchemaVersion
 const SELDOM = 10000 // ms between two calls of a command that nobody waits for
 const SOON = 1000 // ms between two of one that people wait for
+const now = () => performance.now() // ms, of a clock that is never set
 
 // asking is the command that ask runs.
 export const asking = args => [PROGRAM, ...args, '--json']
@@ -41,16 +42,16 @@ export function throttled (fn, inRow = 0) {
     if (running || asked === null) return
     clearTimeout(timer)
     const at = asked ? Math.min(rested, Math.max(soon, paid - inRow * SELDOM)) : rested
-    if (at > Date.now()) { timer = setTimeout(next, at - Date.now()); return }
-    const [urgent, began] = [asked, Date.now()]
+    if (at > now()) { timer = setTimeout(next, at - now()); return }
+    const [urgent, began] = [asked, now()]
     running = true
     asked = null
     fn().finally(() => {
-      const rest = Math.max(SELDOM, Date.now() - began)
+      const rest = Math.max(SELDOM, now() - began)
       running = false
-      soon = Date.now() + SOON
-      rested = Date.now() + rest
-      if (urgent) paid = Math.max(paid, Date.now()) + rest
+      soon = now() + SOON
+      rested = now() + rest
+      if (urgent) paid = Math.max(paid, now()) + rest
       next()
     })
   }

@@ -19,7 +19,9 @@ await step('an administrator sees an open pool with its room and its mount', asy
   await picture(admin, 'overview')
 })
 
-await step('an unmounted pool turns within 3 s, and back', async () => {
+await step('an unmounted pool turns within 3 s, and back, also after the clock was set back', async () => {
+  const html = frame.locator('html')
+  await html.evaluate(() => { const { now } = Date; Date.now = () => now() - 3600e3; window.setRight = () => { Date.now = now } })
   unmount()
   const down = await within(pool().getByText('closed', { exact: true }), 3000)
   await pool().getByText('NotMounted').waitFor()
@@ -29,6 +31,7 @@ await step('an unmounted pool turns within 3 s, and back', async () => {
   await picture(admin, 'closed')
   inside('mount /srv/fast')
   const up = await within(pool().getByText('open', { exact: true }), 3000)
+  await html.evaluate(() => window.setRight())
   return `closed after ${down} ms, open after ${up} ms`
 })
 
