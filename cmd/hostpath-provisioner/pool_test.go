@@ -22,7 +22,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/prober"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
@@ -209,7 +208,7 @@ func TestStates(t *testing.T) {
 	half, held := in("5b-half", record.InPool), in("5c-held", record.InPool)
 	half.Replaced, held.Replaced, kept.Replaced = "{}", "{}", "{}"
 	heldObject := object("5c-held", corev1.VolumeBound, retain)
-	heldObject.Annotations = map[string]string{adoptrules.HeldAnnotation: "Delete"}
+	heldObject.Annotations = map[string]string{plan.HeldAnnotation: "Delete"}
 	disks := []disk{{pool: "fast", inventory: volume.Inventory{Volumes: []record.Record{
 		in("1-bound", record.InPool), in("2-released", record.InPool), in("3-retained", record.InPool), in("4-new", record.InPool),
 		in("5-nobody's", record.InPool), in("5a-of-another-scope", record.InPool), half, held, in("6-trash", record.InTrash), in("6a-forced", record.InTrash), in("6b-going", record.Emptying), in("7-lost", record.Nowhere), in("8-unmade", record.Nowhere), kept,

@@ -18,7 +18,6 @@ import (
 	volumeusage "github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/usage"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/adoptrules"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
@@ -54,7 +53,7 @@ func stateOf(v record.Record, pv *corev1.PersistentVolume, asked bool) string {
 		return stateOrphaned
 	case v.Place != record.InPool:
 		return string(v.Place)
-	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[adoptrules.HeldAnnotation] != ""):
+	case v.Replaced != "" && !v.Retained && asked && (pv == nil || pv.Annotations[plan.HeldAnnotation] != ""):
 		return stateHalf
 	case v.Moving != "" && asked && pv == nil:
 		return stateMoving

@@ -172,7 +172,7 @@ func TestDeletionThatACallBegan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := replaceable()
 			deleted(&f)
-			f.Volume.Annotations[HeldAnnotation], f.Volume.Annotations[AdoptingAnnotation], f.Record = "Delete", c.holder, c.record
+			f.Volume.Annotations[plan.HeldAnnotation], f.Volume.Annotations[AdoptingAnnotation], f.Record = "Delete", c.holder, c.record
 			if got := ForReplacement(f); got.Action != c.want {
 				t.Errorf("%+v, want %s", got, c.want)
 			}

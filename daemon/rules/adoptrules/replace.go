@@ -19,14 +19,9 @@ import (
 // claim Lost while neither object is there, and Bound again when one is
 // (pkg/controller/volume/persistentvolume, syncBoundClaim).
 
-const (
-	// AdoptedFromCSI is the value of AdoptedAnnotation on an object that was made in the place of a
-	// CSI driver's.
-	AdoptedFromCSI = "from-csi"
-	// HeldAnnotation is on an object that is about to be replaced: its reclaim policy, which is
-	// Retain meanwhile.
-	HeldAnnotation = "hostpath-provisioner/reclaim-policy"
-)
+// AdoptedFromCSI is the value of AdoptedAnnotation on an object that was made in the place of a
+// CSI driver's.
+const AdoptedFromCSI = "from-csi"
 
 // replacementRules is the specification of what becomes of a CSI driver's volume, which f.Volume
 // shows as OfHost has it. No flag overrides that the driver runs or that the volume is in use.
@@ -85,7 +80,7 @@ func OfHost(v *corev1.PersistentVolume, pool plan.Pool) *corev1.PersistentVolume
 
 // OwnPolicy is a volume's reclaim policy, also while it is held.
 func OwnPolicy(v *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy {
-	if held := corev1.PersistentVolumeReclaimPolicy(v.Annotations[HeldAnnotation]); held == corev1.PersistentVolumeReclaimDelete {
+	if held := corev1.PersistentVolumeReclaimPolicy(v.Annotations[plan.HeldAnnotation]); held == corev1.PersistentVolumeReclaimDelete {
 		return held
 	}
 	return v.Spec.PersistentVolumeReclaimPolicy
@@ -93,7 +88,7 @@ func OwnPolicy(v *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy 
 
 // Held reports whether a call of this node was about to replace the object.
 func Held(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
-	return v.Annotations[HeldAnnotation] != "" && v.Annotations[AdoptingAnnotation] == adopting(pool, node)
+	return v.Annotations[plan.HeldAnnotation] != "" && v.Annotations[AdoptingAnnotation] == adopting(pool, node)
 }
 
 // HoldPatch is for an object that is about to be replaced. A provisioner that takes it for its own
@@ -101,13 +96,13 @@ func Held(v *corev1.PersistentVolume, pool plan.Pool, node string) bool {
 func HoldPatch(v *corev1.PersistentVolume, pool plan.Pool, node string) plan.MetadataPatch {
 	m := AdoptingPatch(v, pool, node)
 	policy := string(OwnPolicy(v))
-	m.Annotations[HeldAnnotation], m.Reclaim = &policy, corev1.PersistentVolumeReclaimRetain
+	m.Annotations[plan.HeldAnnotation], m.Reclaim = &policy, corev1.PersistentVolumeReclaimRetain
 	return m
 }
 
 // ReleasePatch undoes HoldPatch.
 func ReleasePatch(v *corev1.PersistentVolume) plan.MetadataPatch {
-	m := annotate(v, map[string]*string{AdoptingAnnotation: nil, HeldAnnotation: nil})
+	m := annotate(v, map[string]*string{AdoptingAnnotation: nil, plan.HeldAnnotation: nil})
 	m.Reclaim = OwnPolicy(v)
 	return m
 }
@@ -116,7 +111,7 @@ func ReleasePatch(v *corev1.PersistentVolume) plan.MetadataPatch {
 func Original(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 	was := v.DeepCopy()
 	was.ObjectMeta = metav1.ObjectMeta{
-		Name: v.Name, Labels: v.Labels, Annotations: without(v.Annotations, AdoptingAnnotation, HeldAnnotation),
+		Name: v.Name, Labels: v.Labels, Annotations: without(v.Annotations, AdoptingAnnotation, plan.HeldAnnotation),
 		Finalizers: v.Finalizers, OwnerReferences: v.OwnerReferences,
 	}
 	was.Spec.PersistentVolumeReclaimPolicy = OwnPolicy(v)
@@ -141,7 +136,7 @@ func Successor(seen *corev1.PersistentVolume, pool plan.Pool, node, hostname str
 	size resource.Quantity) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: seen.Name, Labels: without(seen.Labels), Annotations: without(seen.Annotations, AdoptingAnnotation, HeldAnnotation),
+			Name: seen.Name, Labels: without(seen.Labels), Annotations: without(seen.Annotations, AdoptingAnnotation, plan.HeldAnnotation),
 			Finalizers: []string{plan.Finalizer},
 		},
 		Spec: *seen.Spec.DeepCopy(),

@@ -76,7 +76,7 @@ func TestOwnPolicyOfAnyWord(t *testing.T) {
 		"Recycle": corev1.PersistentVolumeReclaimRetain, "Retain": corev1.PersistentVolumeReclaimRetain,
 	} {
 		v := ofDriver()
-		v.Spec.PersistentVolumeReclaimPolicy, v.Annotations[HeldAnnotation] = corev1.PersistentVolumeReclaimRetain, annotation
+		v.Spec.PersistentVolumeReclaimPolicy, v.Annotations[plan.HeldAnnotation] = corev1.PersistentVolumeReclaimRetain, annotation
 		if got := OwnPolicy(v); got != want {
 			t.Errorf("%q: %s, want %s", annotation, got, want)
 		}

@@ -46,6 +46,9 @@ const (
 	SentAnnotation = "hostpath-provisioner/sent"
 	// AdoptedAnnotation is ours, on volumes that were adopted from another provisioner.
 	AdoptedAnnotation = "hostpath-provisioner/adopted"
+	// HeldAnnotation is ours, on an object that adopt is about to replace: its reclaim policy, which
+	// is Retain meanwhile.
+	HeldAnnotation = "hostpath-provisioner/reclaim-policy"
 	// SizeAnnotation is ours, on adopted volumes whose capacity is not what their claims request:
 	// see SizeOf.
 	SizeAnnotation = "hostpath-provisioner/size"

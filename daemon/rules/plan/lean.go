@@ -75,7 +75,7 @@ func leanStatus(s corev1.PersistentVolumeClaimStatus) corev1.PersistentVolumeCla
 // volumeKeys and volumeLabels are those of a volume that are read.
 var (
 	volumeKeys = []string{ProvisionedBy, ClassBeta, ProvisionOnNode, HostPathIdentity,
-		AdoptedAnnotation, SizeAnnotation}
+		AdoptedAnnotation, HeldAnnotation, SizeAnnotation}
 	volumeLabels = []string{NodeLabel, PoolLabel, ScopeLabel}
 )
 

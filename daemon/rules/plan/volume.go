@@ -277,7 +277,7 @@ func retained(f VolumeFacts) (Verdict, bool) {
 	if f.Volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete {
 		return Verdict{}, false
 	}
-	if f.Volume.DeletionTimestamp == nil || f.Volume.Status.Phase == corev1.VolumeBound {
+	if f.Volume.DeletionTimestamp == nil || f.Volume.Status.Phase == corev1.VolumeBound || f.replacing() {
 		return Verdict{Action: Ignore}, true
 	}
 	switch { // the record must learn that it is retained first
@@ -287,6 +287,13 @@ func retained(f VolumeFacts) (Verdict, bool) {
 		return recordUnreadable(f)
 	}
 	return Verdict{Action: Retain, Reason: ReasonRetained}, true
+}
+
+// replacing: adopt deletes the object of a claim that is there, and makes another one. Nobody let it
+// go, also where it was made just now and is not bound yet; a record that said so would end what
+// the next call of adopt has to finish.
+func (f VolumeFacts) replacing() bool {
+	return f.Volume.Annotations[HeldAnnotation] != "" && f.ClaimExists
 }
 
 // stillInUse: an object deleted before its claim waits for the claim; one that its claim never

@@ -27,6 +27,10 @@ func keepData(f *VolumeFacts) {
 	f.Volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 }
 
+func heldByAdopt(f *VolumeFacts) {
+	f.Volume.Annotations = map[string]string{HeldAnnotation: "Delete", ProvisionedBy: f.Volume.Annotations[ProvisionedBy]}
+}
+
 func deleting(f *VolumeFacts) { now := metav1.Now(); f.Volume.DeletionTimestamp = &now }
 func phase(p corev1.PersistentVolumePhase) func(*VolumeFacts) {
 	return func(f *VolumeFacts) { f.Volume.Status.Phase = p }
@@ -119,6 +123,8 @@ func TestVolumePrecedence(t *testing.T) {
 		{"retain, deleted by a user", []change{keepData, deleting}, Retain, ReasonRetained},
 		{"retain, deleted, pool closed: the record must learn it first", []change{keepData, deleting, volumeShut}, Wait, ReasonPoolClosed},
 		{"retain, deleted, still bound", []change{keepData, deleting, phase(corev1.VolumeBound)}, Ignore, ""},
+		{"held by adopt, deleted, not bound yet", []change{keepData, heldByAdopt, claimRemains, deleting, phase(corev1.VolumePending)}, Ignore, ""},
+		{"held by adopt, deleted, and its claim is gone", []change{keepData, heldByAdopt, deleting}, Retain, ReasonRetained},
 		{"retain, deleted, pool no longer configured", []change{keepData, deleting, func(f *VolumeFacts) { f.Pool, f.Record = nil, nil }}, Retain, ReasonRetained},
 		{"retain before path mismatch", []change{keepData, deleting, pointTo("/etc")}, Retain, ReasonRetained},
 		{"released, yet its claim exists", []change{claimRemains}, Wait, ReasonClaimExists},
