@@ -236,7 +236,8 @@ func clusterHint(reason string, cfg config.Config, f clustercheck.Facts) string 
 
 // confining are the flags of manifests for the pools of this node, each with a space before it.
 func confining(cfg config.Config) (flags string) {
-	names := map[string]string{plan.ScopeNode: "--pool-path", plan.ScopeShared: "--shared-pool-path", plan.ScopeEveryNode: "--every-node-pool-path"}
+	names := map[string]string{plan.ScopeNode: "--pool-path", plan.ScopeShared: "--shared-pool-path",
+		plan.ScopeEveryNode: "--every-node-pool-path"}
 	for _, pool := range cfg.Pools {
 		flags += " " + names[pool.Scope] + " " + pool.Path
 	}

@@ -75,7 +75,8 @@ type limiter struct {
 // limiter looks at the pool first: a full one is fine.
 func (p *program) limiter(ctx context.Context, pool config.Pool) (*limiter, error) {
 	if pool.Quota != plan.QuotaProject {
-		return nil, usageError{fmt.Errorf("pool %s: quota is %q, and only with %q volumes have limits that this command knows", pool.Name, pool.Quota, plan.QuotaProject)}
+		return nil, usageError{fmt.Errorf("pool %s: quota is %q, and only with %q volumes have limits "+
+			"that this command knows", pool.Name, pool.Quota, plan.QuotaProject)}
 	}
 	report, err := p.opened(ctx, pool)
 	if err != nil {

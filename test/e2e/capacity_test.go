@@ -264,7 +264,8 @@ func TestFitsOnNoNode(t *testing.T) {
 	})
 	w.Must(err)
 	// Node b, which stood still, may tell it of the claim by which it was compared, too.
-	told := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "reason=NoNodeFits,involvedObject.name!=" + largerThanAny})
+	told := listIn(w, w.events(), metav1.ListOptions{
+		FieldSelector: "reason=NoNodeFits,involvedObject.name!=" + largerThanAny})
 	if len(told.Items) != 1 || told.Items[0].Count != 2 {
 		t.Errorf("told: %+v; claim fits is %s", told.Items, fits.UID)
 	}

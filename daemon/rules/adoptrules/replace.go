@@ -80,7 +80,8 @@ func OfHost(v *corev1.PersistentVolume, pool plan.Pool) *corev1.PersistentVolume
 
 // OwnPolicy is a volume's reclaim policy, also while it is held.
 func OwnPolicy(v *corev1.PersistentVolume) corev1.PersistentVolumeReclaimPolicy {
-	if held := corev1.PersistentVolumeReclaimPolicy(v.Annotations[plan.HeldAnnotation]); held == corev1.PersistentVolumeReclaimDelete {
+	held := corev1.PersistentVolumeReclaimPolicy(v.Annotations[plan.HeldAnnotation])
+	if held == corev1.PersistentVolumeReclaimDelete {
 		return held
 	}
 	return v.Spec.PersistentVolumeReclaimPolicy

@@ -28,7 +28,8 @@ func keepData(f *VolumeFacts) {
 }
 
 func heldByAdopt(f *VolumeFacts) {
-	f.Volume.Annotations = map[string]string{HeldAnnotation: "Delete", ProvisionedBy: f.Volume.Annotations[ProvisionedBy]}
+	f.Volume.Annotations = map[string]string{
+		HeldAnnotation: "Delete", ProvisionedBy: f.Volume.Annotations[ProvisionedBy]}
 }
 
 func deleting(f *VolumeFacts) { now := metav1.Now(); f.Volume.DeletionTimestamp = &now }
@@ -123,7 +124,8 @@ func TestVolumePrecedence(t *testing.T) {
 		{"retain, deleted by a user", []change{keepData, deleting}, Retain, ReasonRetained},
 		{"retain, deleted, pool closed: the record must learn it first", []change{keepData, deleting, volumeShut}, Wait, ReasonPoolClosed},
 		{"retain, deleted, still bound", []change{keepData, deleting, phase(corev1.VolumeBound)}, Ignore, ""},
-		{"held by adopt, deleted, not bound yet", []change{keepData, heldByAdopt, claimRemains, deleting, phase(corev1.VolumePending)}, Ignore, ""},
+		{"held by adopt, deleted, not bound yet",
+			[]change{keepData, heldByAdopt, claimRemains, deleting, phase(corev1.VolumePending)}, Ignore, ""},
 		{"held by adopt, deleted, and its claim is gone", []change{keepData, heldByAdopt, deleting}, Retain, ReasonRetained},
 		{"retain, deleted, pool no longer configured", []change{keepData, deleting, func(f *VolumeFacts) { f.Pool, f.Record = nil, nil }}, Retain, ReasonRetained},
 		{"retain before path mismatch", []change{keepData, deleting, pointTo("/etc")}, Retain, ReasonRetained},
