@@ -69,7 +69,7 @@ var rules = []rule{
 	{quotaUnknown, Close, ReasonQuotaUnknown, "whether %s keeps volumes to their limits cannot be seen: %s"},
 	{quotaOff, Close, ReasonQuotaUnavailable, "%s does not keep volumes to their limits: %s"},
 	{projectInherited, Close, ReasonProjectInherited, "%s hands project %d down to what is made in it, so that no volume can have a project of its own: clear that with: chattr -P -p 0 %s"},
-	{noSubvolumes, Close, ReasonNoSubvolumes, "%s has no subvolumes, of which snapshots are to be made: only btrfs has"},
+	{noSubvolumes, Close, ReasonNoSubvolumes, "%s has no subvolumes, which snapshots need: only btrfs has them"},
 	{lowSpace, Full, ReasonLowSpace, "%s of %s are available, less than the reserve of %s"},
 	{lowInodes, Full, ReasonLowInodes, "%d of %d inodes are free, less than %d"},
 	{modeTooOpen, Warn, ReasonModeTooOpen, "%s has mode %04o, which lets other users of this host into it"},

@@ -54,7 +54,7 @@ func (p *program) overviewCommands() (all []*cobra.Command) {
 	}{
 		{"nodes", "List the cluster's daemons: what they tell, since when one is silent",
 			"Nodes lists what each node's daemon tells of itself in its lease, and nodes with volumes\n" +
-				"of which none did. SEEN is how long ago it did: one that lives does every 5 minutes.",
+				"whose daemon never did. SEEN is how long ago it did: one that lives does every 5 minutes.",
 			false, clusterNodes},
 		{"pools", "List the pools of all nodes",
 			"Pools lists the pools of all nodes, as their daemons told last.", false, clusterPools},

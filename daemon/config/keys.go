@@ -198,7 +198,7 @@ func checkPath(s string) error {
 	case strings.ContainsFunc(s, unicode.IsControl):
 		return fmt.Errorf("%q has a control character", s)
 	case path.Clean(s) != s:
-		return fmt.Errorf("%q is not the plain form of a path, which is %q", s, path.Clean(s))
+		return fmt.Errorf("path %q is not clean: use %q", s, path.Clean(s))
 	case len(s) >= pathMax:
 		return fmt.Errorf("%q... has %d bytes, more than the kernel takes for a path", s[:32], len(s))
 	}

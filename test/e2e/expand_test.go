@@ -152,7 +152,7 @@ func TestExpandReserves(t *testing.T) {
 	said := w.refused(claim, "NotEnoughSpace")
 	fails.Fires()
 	if !strings.Contains(said, "50.0 MiB is promised to volumes (40.0 MiB to ") ||
-		!strings.Contains(said, "), of which 10.0 MiB to this one") {
+		!strings.Contains(said, "), including 10.0 MiB to this one") {
 		t.Errorf("event %q", said)
 	}
 	h.again() // counts what the records say

@@ -55,7 +55,7 @@ func TestExpandWhereThereIsRoom(t *testing.T) {
 	w.Must(w.Request("data", "25Mi"))
 	w.Sized("data", "25Mi")
 	large.recorded(pv, 25)
-	w.event(pv, "NotEnoughSpace", small, "the directory of this volume is not expanded", "the claim requests 25Mi, and ", "of which 1.0 MiB to this one")
+	w.event(pv, "NotEnoughSpace", small, "the directory of this volume is not expanded", "the claim requests 25Mi, and ", "including 1.0 MiB to this one")
 	if got := w.Recorded(small.in(), pv); got != 1<<20 {
 		t.Errorf("the node that has not the room has %d bytes in its record", got)
 	}

@@ -138,7 +138,7 @@ func (o Receiving) Begin(ctx context.Context) (b Begun, err error) {
 func (o Receiving) basedOn(here *record.Record) error {
 	switch {
 	case o.Live && o.New:
-		return errors.New("the stream is of a volume in use, of which no other comes here")
+		return errors.New("a stream that was sent with --live is no backup: send one with --backup")
 	case o.Base == "":
 		return nil
 	case here == nil || here.Partial == "" || here.Origin.UID == "":

@@ -43,7 +43,7 @@ func (p *Publisher) Withdraw(ctx context.Context, stays bool) error {
 		return err
 	}
 	p.leaving = false
-	p.Log.Info("withdrew what was published of this node's capacity")
+	p.Log.Info("deleted this node's CSIStorageCapacity objects")
 	return nil
 }
 

@@ -96,7 +96,7 @@ func TestScarce(t *testing.T) {
 		told, check bool
 	}{{0, 0, false, false}, {89, 100, false, false}, {90, 100, true, true}, {95, 100, false, true}, {85, 100, false, false}, {95, 100, false, true}, {84, 100, false, false}, {100, 100, true, true}, {1, 1, false, true}} {
 		p := Pool{Taken: c.taken, Range: c.of, Volumes: []Volume{volumeOf("a", 1, 2, 0, 0)}}
-		want := fmt.Sprintf("%d of the %d projects in quota_ids are taken, of which each volume needs one; volumes of the pool have 1", c.taken, c.of)
+		want := fmt.Sprintf("%d of the %d projects in quota_ids are taken, and each volume needs one; volumes of the pool have 1", c.taken, c.of)
 		if told, found := w.Scarce(p), Scarce(p); (told == want) != c.told || (found == want) != c.check || !c.told && told != "" || !c.check && found != "" {
 			t.Errorf("%d: told %q, found %q", i, told, found)
 		}

@@ -20,7 +20,7 @@ var (
 	ErrPlace = errors.New("in the wrong place")
 	// ErrRemoved: in a shared pool, a volume that was to be made is whole in the trash or the
 	// archive. Nothing was touched.
-	ErrRemoved = errors.New("it was made before and removed")
+	ErrRemoved = errors.New("the volume was made before and removed")
 	// ErrNotEmpty: there is data in a volume that was to be undone. Nothing was touched.
 	ErrNotEmpty = errors.New("the volume is not empty")
 	// ErrRetained: the volume's data is to be kept. Nothing was touched.

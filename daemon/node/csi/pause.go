@@ -52,7 +52,7 @@ const (
 // socket that is all.
 func (p *Pauser) Serve(ctx context.Context, socket *net.UnixConn) error {
 	if thawed, err := p.Cgroups.Recover(); err != nil {
-		p.Log.Error("pods may stand still that an earlier process paused: " + err.Error())
+		p.Log.Error("pods may still be frozen by an earlier run: " + err.Error())
 	} else if len(thawed) > 0 {
 		p.Log.Warn(fmt.Sprintf("%d pods go on that an earlier process paused", len(thawed)))
 	}

@@ -120,7 +120,7 @@ func TestExpandMessage(t *testing.T) {
 	f := growing()
 	ask(f.Claim, "1Ti")
 	want := "node node-a: the volume is not expanded: pool fast: the claim requests 1Ti, and 10.0 GiB is available for new volumes: " +
-		"12.0 GiB is free, and 3.0 GiB is promised to volumes, of which 1.0 GiB to this one"
+		"12.0 GiB is free, and 3.0 GiB is promised to volumes, including 1.0 GiB to this one"
 	if v := ForExpansion(f); v.Message != want {
 		t.Errorf("got %q", v.Message)
 	}

@@ -110,7 +110,7 @@ func partGrowthDoesNotFit(f PartFacts) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	return Verdict{Action: Wait, Reason: ReasonNotEnoughSpace, After: retryAfter, Message: fmt.Sprintf(
-		"node %s: the directory of this volume is not expanded: %s, of which %s to this one",
+		"node %s: the directory of this volume is not expanded: %s, including %s to this one",
 		f.Node, spaceMissing(f.Pool, want, f.Room), words.Size(f.Record.Reserved()))}, true
 }
 

@@ -133,7 +133,7 @@ func TestResolve(t *testing.T) {
 		{"unknown parameter before unknown pool", map[string]string{"pool": "gone", "pvdir": "/srv"}, []Pool{fast}, "", ReasonUnknownParameter, `unknown parameter "pvdir"; known are cephFSQuota, mode, onDelete, placement, pool, pools, pvDir, source`},
 		{"bad source", map[string]string{"source": "nfs"}, []Pool{fast}, "", ReasonBadParameter, `"nfs" is none of hostPath, local and csi`},
 		{"bad mode", map[string]string{"mode": "999"}, []Pool{fast}, "", ReasonBadParameter, `"999" is not an octal mode`},
-		{"cephFSQuota for every node", map[string]string{"cephFSQuota": "true"}, []Pool{{Name: "each", Path: "/srv/each", Scope: ScopeEveryNode}}, "", ReasonBadParameter, `a volume of scope every-node has a directory on each node, of which this would limit one`},
+		{"cephFSQuota for every node", map[string]string{"cephFSQuota": "true"}, []Pool{{Name: "each", Path: "/srv/each", Scope: ScopeEveryNode}}, "", ReasonBadParameter, `a volume of scope every-node has a directory on each node: this would limit only one`},
 		{"cephFSQuota with project quotas", map[string]string{"cephFSQuota": "true"}, []Pool{{Name: "limited", Path: "/srv/limited", Quota: QuotaProject}}, "", ReasonBadParameter, `pool limited has quota = "project"`},
 		{"bad cephFSQuota", map[string]string{"cephFSQuota": "yes"}, []Pool{fast}, "", ReasonBadParameter, `"yes" is neither true nor false`},
 		{"mode for no user", map[string]string{"mode": "000"}, []Pool{fast}, "", ReasonBadParameter, `mode: "000" lets no user but root into a volume`},
