@@ -105,14 +105,19 @@ filesystem = "nfs4"
 device = "127.0.0.1:/"
 `
 
+// nfsd starts the server. A client takes up its state again in the grace period, in which the server of a
+// kernel without legacy client tracking (6.12) answers nobody else, and in a lease's time at the latest:
+// 90 s by default, and 10 s is the least that the kernel takes (fs/nfsd/nfsctl.c, __nfsd4_write_time).
+const nfsd = "rpc.nfsd -N 3 -V 4.2 -G 10 -L 10 2"
+
 // nfsServer are the commands that start one, with no export yet.
 var nfsServer = []string{
 	// The policy keeps an administrator's shell from starting the server's programs.
 	"setenforce 0",
 	"systemctl show -P User hostpath-provisioner | grep -x root",
 	"modprobe nfsd && (mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd)",
-	"echo 5 > /proc/fs/nfsd/nfsv4gracetime; echo 5 > /proc/fs/nfsd/nfsv4leasetime; mkdir -p /export && chmod 0700 /export",
-	"rpc.mountd -N 3 && rpc.nfsd -N 3 -V 4.2 2",
+	"mkdir -p /export && chmod 0700 /export",
+	"rpc.mountd -N 3 && " + nfsd,
 }
 
 // nfs: a server that goes away, over this machine's own loopback, which the API's traffic does not
@@ -142,7 +147,7 @@ func (p *play) nfs() {
 		return p.machine.until(p.ctx, limit, "test ! -e "+dir)
 	})
 	p.away("the network to the server is cut", "ip link set lo down", "ip link set lo up", true)
-	p.away("the server is stopped", "rpc.nfsd 0", "rpc.nfsd -N 3 -V 4.2 2", false)
+	p.away("the server is stopped", "rpc.nfsd 0", nfsd, false)
 	p.step("the export is withdrawn: an error, not a hang", func() (string, error) {
 		must(p.do("exportfs -u 127.0.0.1:/export"))
 		return p.closes("net", "Unreadable|PathUnreadable|NotAnswering")
