@@ -120,6 +120,19 @@ func (c *Cluster) sign(ctx context.Context, signer string, csr []byte) ([]byte, 
 	return signed.Status.Certificate, nil
 }
 
+// Redirect writes a kubeconfig that is another one but for the server, whose certificate an
+// authority has signed.
+func Redirect(from, to, server string, authority []byte) error {
+	config, err := clientcmd.LoadFromFile(from)
+	if err != nil {
+		return err
+	}
+	for _, c := range config.Clusters {
+		c.Server, c.CertificateAuthorityData, c.CertificateAuthority = server, authority, ""
+	}
+	return clientcmd.WriteToFile(*config, to)
+}
+
 // writeKubeconfig writes one for this cluster in one step, so that a daemon
 // which reads it meanwhile sees the old one or the new one.
 func (c *Cluster) writeKubeconfig(path, user string, auth *clientcmdapi.AuthInfo) error {

@@ -78,6 +78,31 @@ func Pod(namespace, name string, claims ...string) *corev1.Pod {
 	return pod
 }
 
+// Affinity keeps a volume to nodes of which a label has one of these values.
+func Affinity(key string, values ...string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}},
+	}}}}
+}
+
+// OnNodes has a pod run on these nodes alone, on any if there are none.
+func OnNodes(nodes ...string) *corev1.Affinity {
+	terms := make([]corev1.NodeSelectorTerm, 0, len(nodes))
+	for _, node := range nodes { // one value a term: pkg/apis/core/validation
+		terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{
+			Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+		}}})
+	}
+	if len(terms) == 0 {
+		return nil
+	}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: terms,
+		},
+	}}
+}
+
 // PathOf is the path that a volume object says, whatever its source.
 func PathOf(v *corev1.PersistentVolume) string {
 	switch {

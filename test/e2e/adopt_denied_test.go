@@ -70,7 +70,8 @@ func TestAdoptFromCSIForbidden(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "no local here")
 	})
 	for _, flags := range [][]string{{fromCSI, "--dry-run"}, {fromCSI}} {
-		h.call(append([]string{"adopt", "fast"}, flags...)...).ends(1, "refused: the server would not take volume")
+		h.call(append([]string{"adopt", "fast"}, flags...)...).Ends(1,
+			"refused: the server would not take volume")
 	}
 	if now := w.object(pv.Name); now != before {
 		t.Errorf("got\n%s\nwant\n%s", now, before)
@@ -80,8 +81,7 @@ func TestAdoptFromCSIForbidden(t *testing.T) {
 // A policy that confines the node's token lets it change no other program's volumes: a dry run
 // says so, too, with what helps, there and back.
 func TestAdoptDenied(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").aliased(allPeers()...)
+	w, h := aliasedHost(t)
 	pv := peerNamed("rancher").made(h, "data")
 	other := peerNamed("microk8s").made(h, "other")
 	h.adopts()

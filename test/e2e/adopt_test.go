@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -26,6 +26,24 @@ const word, outside = "--yes-this-node-has-the-data", "--yes-nothing-runs-outsid
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	goldenfile.Compare(t, filepath.Join("testdata", name+".txt"), got)
+}
+
+// story is what calls of adopt say about volumes, one after the other.
+type story struct {
+	strings.Builder
+	h       *host
+	volumes []*corev1.PersistentVolume
+}
+
+// adopt calls it, and wants the exit code to be that of what it says.
+func (s *story) adopt(args ...string) {
+	s.h.w.Helper()
+	said := s.h.call(append([]string{"adopt", "fast"}, args...)...)
+	words := strings.ReplaceAll(strings.Join(args, " "), s.h.w.Kubeconfig(), "ADMIN")
+	s.WriteString("$ adopt fast " + s.h.told(words) + "\n" + s.h.told(said.Out, s.volumes...))
+	if refused := strings.Contains(said.Out, "refused: "); (said.Code != 0) != refused {
+		s.h.w.Errorf("adopt %q: exit code %d\n%s", args, said.Code, said.Out)
+	}
 }
 
 // object is a volume as it is in the API, without what changes with every write.
@@ -53,22 +71,15 @@ func TestAdopt(t *testing.T) {
 	h := w.newHost("a").aliased(allPeers()...).run()
 	volumes := h.everySystem()
 	before := h.tree()
-	var story strings.Builder
-	call := func(args ...string) {
-		out, code := h.Call(append([]string{"adopt", "fast"}, args...)...)
-		story.WriteString("$ adopt fast " + strings.Join(args, " ") + "\n" + h.told(out, volumes...))
-		if refused := strings.Contains(out, "refused: "); (code != 0) != refused {
-			t.Errorf("adopt %q: exit code %d\n%s", args, code, out)
-		}
-	}
-	call("--dry-run")
+	story := &story{h: h, volumes: volumes}
+	story.adopt("--dry-run")
 	if got := h.tree(); !slices.Equal(got, before) {
 		t.Errorf("a dry run changed the pool: %q", got)
 	}
-	call()
-	call(word)
-	call(word, outside)
-	call(word)
+	story.adopt()
+	story.adopt(word)
+	story.adopt(word, outside)
+	story.adopt(word)
 	golden(t, "adopt", story.String())
 	for _, pv := range volumes {
 		before = append(before, "ours/volumes/"+pv.Name+".json")
@@ -84,13 +95,11 @@ func TestAdopt(t *testing.T) {
 
 // Adopted, given up, and everything is as it was: each object to the letter, each directory.
 func TestAdoptUndo(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").aliased(allPeers()...)
+	w, h := aliasedHost(t)
 	volumes := h.everySystem()
 	// One has the usual finalizer already: it keeps it.
-	_, err := w.pvs().Patch(w.Ctx, volumes[0].Name, "application/merge-patch+json",
-		[]byte(`{"metadata":{"finalizers":["kubernetes.io/pv-protection","`+finalizer+`"]}}`), metav1.PatchOptions{})
-	w.Must(err)
+	w.PatchVolume(volumes[0].Name, types.MergePatchType,
+		`{"metadata":{"finalizers":["kubernetes.io/pv-protection","`+finalizer+`"]}}`)
 	tree, objects := h.tree(), map[string]string{}
 	for _, pv := range volumes {
 		objects[pv.Name] = w.object(pv.Name)
@@ -102,13 +111,9 @@ func TestAdoptUndo(t *testing.T) {
 		}
 	}
 	h.run() // it sees them as its own, and loses them again
-	var story strings.Builder
+	story := &story{h: h, volumes: volumes}
 	for _, flags := range [][]string{{"--undo", "--dry-run"}, {"--undo"}, {"--undo"}} {
-		out, code := h.Call(append([]string{"adopt", "fast"}, flags...)...)
-		story.WriteString("$ adopt fast " + strings.Join(flags, " ") + "\n" + h.told(out, volumes...))
-		if code != 0 {
-			t.Errorf("adopt %q: exit code %d\n%s", flags, code, out)
-		}
+		story.adopt(flags...)
 	}
 	golden(t, "adopt-undo", story.String())
 	h.wantTree(tree...)
@@ -127,13 +132,12 @@ func TestAdoptUndo(t *testing.T) {
 // adopts runs adopt and wants it to go well.
 func (h *host) adopts(args ...string) {
 	h.w.Helper()
-	h.call(append([]string{"adopt", "fast"}, args...)...).ends(0)
+	h.call(append([]string{"adopt", "fast"}, args...)...).Ends(0)
 }
 
 // An adopted volume is kept and archived as one of our own, also by a daemon that starts later.
 func TestAdoptRetainAndArchive(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a", `on_delete = "archive"`).aliased(allPeers()...)
+	w, h := aliasedHost(t, `on_delete = "archive"`)
 	archived := peerNamed("rancher").made(h, "archived")
 	kept := peerNamed("kubevirt").made(h, "kept", keepPolicy)
 	h.adopts()
@@ -143,20 +147,15 @@ func TestAdoptRetainAndArchive(t *testing.T) {
 	}
 	w.Must(w.WaitVolumeGone(w.Soon(), archived.Name))
 	w.Phase(kept.Name, corev1.VolumeReleased)
-	w.removesVolume(kept.Name)
+	w.RemovesVolume(kept.Name)
 	name := archived.Name
 	h.wantTree(append(pool.Of(kept.Name), "ours/archive/"+name, "ours/archive/"+name+".json")...)
-	w.Eventually("the record says that it is retained", func() bool {
-		var record struct{ Retained bool }
-		text, err := os.ReadFile(filepath.Join(h.ours("volumes"), kept.Name+".json"))
-		return err == nil && json.Unmarshal(text, &record) == nil && record.Retained
-	})
+	h.awaitRetained(kept.Name)
 }
 
 // Only through its record: an adopted volume whose record is taken away is foreign again.
 func TestAdoptedWithoutItsRecord(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").aliased(allPeers()...)
+	w, h := aliasedHost(t)
 	pv := peerNamed("microk8s").made(h, "data")
 	h.adopts()
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
@@ -170,8 +169,7 @@ func TestAdoptedWithoutItsRecord(t *testing.T) {
 // that come back go with the next undo, and a directory that was on its way out is put back for an
 // object that has no marks any more.
 func TestAdoptedAndRestored(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").aliased(allPeers()...)
+	w, h := aliasedHost(t)
 	pv := peerNamed("microk8s").made(h, "data")
 	theirs, tree := w.object(pv.Name), h.tree()
 	h.adopts()
@@ -216,12 +214,11 @@ func TestAdoptTraps(t *testing.T) {
 	annotated := func(key, value string) func(*corev1.PersistentVolume) {
 		return func(pv *corev1.PersistentVolume) { pv.Annotations[key] = value }
 	}
-	inode := func(name string) { w.Must(os.WriteFile(filepath.Join(h.mount, name), nil, 0o600)) }
-	w.Must(os.MkdirAll(filepath.Join(h.mount, "deep", "er"), 0o755))
-	w.Must(os.Mkdir(filepath.Join(h.mount, "twins"), 0o755))
-	w.Must(os.Mkdir(filepath.Join(h.mount, "slash"), 0o755))
+	for _, dir := range []string{"deep/er", "twins", "slash", "pvc-1", "csi-1"} {
+		w.Must(os.MkdirAll(filepath.Join(h.mount, dir), 0o755))
+	}
 	w.Must(os.Symlink("/etc", filepath.Join(h.mount, "link")))
-	inode("file")
+	w.Must(os.WriteFile(filepath.Join(h.mount, "file"), nil, 0o600))
 
 	var volumes []*corev1.PersistentVolume
 	add := func(p peer, name string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
@@ -252,15 +249,15 @@ func TestAdoptTraps(t *testing.T) {
 		return func(pv *corev1.PersistentVolume) {
 			pv.Annotations = map[string]string{"pv.kubernetes.io/provisioned-by": "kubevirt.io.hostpath-provisioner"}
 			pv.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "kubevirt.io.hostpath-provisioner", VolumeHandle: handle}}
-			pv.Spec.NodeAffinity = onNode("topology.hostpath.csi/node", h.node)
+			pv.Spec.NodeAffinity = cluster.Affinity("topology.hostpath.csi/node", h.node)
 		}
 	}
-	w.Must(os.Mkdir(filepath.Join(h.mount, "pvc-1"), 0o755))
-	w.Must(os.Mkdir(filepath.Join(h.mount, "csi-1"), 0o755))
 	add(kubevirt, "csi-of-another-pool", csi("pvc-2"))
 	add(kubevirt, "csi", csi("pvc-1"))
 	add(kubevirt, "csi-inline", csi("csi-1"))
-	add(kubevirt, "elsewhere", func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, other.node) })
+	add(kubevirt, "elsewhere", func(pv *corev1.PersistentVolume) {
+		pv.Spec.NodeAffinity = cluster.Affinity(corev1.LabelHostname, other.node)
+	})
 	released := kubevirt.made(h, "released")
 	w.DeleteClaim("released")
 	w.Phase(released.Name, corev1.VolumeReleased)
@@ -290,7 +287,7 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 	name := w.Namespace + ".example/hostpath" // no other test's
 	p := peerNamed("kubevirt")
 	p.provisioner, p.shape = name, func(h *host, pv *corev1.PersistentVolume) {
-		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
+		pv.Spec.NodeAffinity = cluster.Affinity(corev1.LabelHostname, h.node)
 	}
 	h := w.newHost("a").aliased(name)
 	pv := p.made(h, "data")
@@ -301,25 +298,16 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 		}}},
 	}
 	createIn(w, w.pods(), pod)
-	var story strings.Builder
-	call := func(args ...string) {
-		out, _ := h.Call(append([]string{"adopt", "fast"}, args...)...)
-		story.WriteString("$ adopt fast " + h.told(strings.Join(args, " ")) + "\n" + h.told(out, pv))
-	}
-	call()
-	call("--dry-run", "--stopped", name)
-	w.Must(w.pods().Delete(w.Ctx, "program", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
-	w.Eventually("the pod is gone", func() bool {
-		pods, err := w.pods().List(w.Ctx, metav1.ListOptions{})
-		return err == nil && len(pods.Items) == 0
-	})
+	story := &story{h: h, volumes: []*corev1.PersistentVolume{pv}}
+	story.adopt()
+	story.adopt("--dry-run", "--stopped", name)
+	w.endPod("program")
 	// Its pod is gone, and another process holds its lock: a program outside of the cluster.
 	stop := w.leads("elsewhere", strings.ReplaceAll(name, "/", "-"))
-	out, _ := h.Call("adopt", "fast", "--kubeconfig", w.Kubeconfig())
-	story.WriteString("$ adopt fast --kubeconfig ADMIN\n" + h.told(out, pv))
+	story.adopt("--kubeconfig", w.Kubeconfig())
 	stop()
-	call()
-	call(outside)
+	story.adopt()
+	story.adopt(outside)
 	golden(t, "adopt-running", story.String())
 }
 
@@ -328,14 +316,14 @@ func TestAdoptWhileTheOtherRuns(t *testing.T) {
 func (w *environment) leads(holder, lock string) (stop func()) {
 	w.T.Helper()
 	api, renewed := w.Client().CoordinationV1().Leases(w.Namespace), metav1.NowMicro()
-	lease, err := api.Create(w.Ctx, &coordinationv1.Lease{
+	lease := createIn(w, api, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: lock},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	})
 	ctx, cancel := context.WithCancel(w.Ctx)
 	ended := make(chan error, 1)
 	go func() {
+		var err error
 		for err == nil {
 			select {
 			case <-ctx.Done():

@@ -17,12 +17,11 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// records begins with a daemon that serves its metrics at the address and is well. It waits until
-// the volumes of pool fast were counted, which is after the start.
-func (w *environment) records(alert, address string) *alerts.Watch {
-	w.Helper()
-	page := func() string { return scraped(address) }
-	return w.recordsOf(alert, page, func(now alerts.Samples) bool {
+// records begins with a daemon that serves its metrics and is well. It waits until the volumes of
+// pool fast were counted, which is after the start.
+func (h *host) records(alert string) *alerts.Watch {
+	h.w.Helper()
+	return h.w.recordsOf(alert, h.scraped, func(now alerts.Samples) bool {
 		return now[`hostpath_provisioner_volumes{pool="fast",state="missing"}`] != ""
 	})
 }
@@ -41,31 +40,26 @@ func (w *environment) recordsOf(alert string, page func() string,
 // the disk responds again, all goes on. Under systemd the watchdog ends such a daemon.
 func TestStateDirectoryHangs(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
+	h := w.newHost("a").serving()
 	fs := hungfs.Mount(t, h.Path("state"))
 	h.run()
 	admin := w.killer().kubeconfig()
 	class := w.Class("c", immediate)
 	h.made("before", class)
-	ready, checks := w.records("NotReady", address), w.records("ChecksStandStill", address)
+	ready, checks := h.records("NotReady"), h.records("ChecksStandStill")
 	// The configuration is read again meanwhile, and asks for the directory.
 	w.Must(os.Chtimes(h.Path("etc", "config.toml"), time.Time{}, time.Now()))
 	fs.Hold(hungfs.Lookup, hungfs.Getattr, hungfs.Open)
 	defer fs.Resume()
 	fs.AwaitHeld()
 	checks.Mark()
-	w.Eventually("it is not ready", func() bool {
-		return strings.Contains(scraped(address), "\nhostpath_provisioner_ready 0\n")
-	})
+	h.tells("\nhostpath_provisioner_ready 0\n")
 	ready.Fires()
 	checks.Fires()
 	const stands = `pool "fast": no progress of its loop for `
-	if got := page(w, "http://"+address+"/healthz"); !strings.Contains(got, stands) {
-		t.Errorf("healthz: %q", got)
-	}
+	h.serves("/healthz", stands)
 	w.Must(h.WaitStatus(w.Soon(), stands))
-	h.call("status").ends(1, "not ready", stands)
+	h.call("status").Ends(1, "not ready", stands)
 	h.shows(admin, "nodes", "node "+h.node+": NotAnswering: "+stands)
 	fs.Resume()
 	ready.Resolves()
@@ -77,13 +71,12 @@ func TestStateDirectoryHangs(t *testing.T) {
 // told why they wait: the oldest warnings are dropped, and that is counted.
 func TestEventsAreDropped(t *testing.T) {
 	w := ownEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
+	h := w.newHost("a").serving()
 	door := w.behindDoor(h)
 	h.run()
 	class := w.Class("c", immediate)
 	h.made("before", class)
-	dropped := w.records("EventsDropped", address)
+	dropped := h.records("EventsDropped")
 	held := make(chan struct{})
 	var once sync.Once
 	open := func() { once.Do(func() { close(held) }) }
@@ -100,7 +93,7 @@ func TestEventsAreDropped(t *testing.T) {
 	w.manyRefused(h.node, class)
 	w.Eventually("warnings are dropped", func() bool {
 		const none = "\nhostpath_provisioner_events_dropped_total{type=\"Warning\"} 0\n"
-		return !strings.Contains(scraped(address), none)
+		return !strings.Contains(h.scraped(), none)
 	})
 	dropped.Fires()
 	open()

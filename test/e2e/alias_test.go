@@ -66,7 +66,7 @@ func TestAliasClasses(t *testing.T) {
 			w.DeleteClaim(c.system + "-back")
 			w.Phase(back.Name, corev1.VolumeReleased)
 			w.Must(os.Remove(cluster.PathOf(back)))
-			w.removesVolume(back.Name)
+			w.RemovesVolume(back.Name)
 			h.wantTree()
 		})
 	}
@@ -99,7 +99,7 @@ func TestSingleNode(t *testing.T) {
 	w := newEnvironment(t)
 	dir := hosttestDir(t, "volumes")
 	h := w.newHost("a", "[pool.plain]\npath = \""+dir+"\"\nrequire_mount = false\nreserve = \"1Ti\"\nreclaim_policy = \"Retain\"").aliased("hostpath")
-	h.call("prepare", "plain").ends(0)
+	h.call("prepare", "plain").Ends(0)
 	h.run()
 	class := w.classOf(w.Namespace+"-plain", "hostpath", immediate, fixture.Parameters("pool", "plain"))
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))

@@ -17,9 +17,8 @@ func TestNodeAway(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
 	class := w.Class("c", immediate)
-	gone, silent, well := w.newHost("gone").run(), w.newHost("silent").run(), w.newHost("well")
-	address := well.metrics()
-	well.run()
+	gone, silent := w.newHost("gone").run(), w.newHost("silent").run()
+	well := w.newHost("well").serving().run()
 	gone.made("lost", class)
 	going := gone.made("going", class)
 	silent.made("waits", class)
@@ -45,13 +44,10 @@ func TestNodeAway(t *testing.T) {
 			t.Errorf("%s was told %q", c.about.GetName(), told.Message)
 		}
 	}
-	w.Eventually("they are counted", func() bool {
-		return strings.Contains(page(w, "http://"+address+"/metrics"),
-			"\nhostpath_provisioner_volumes_away 3\n")
-	})
-	events, err := w.events().List(w.Ctx, metav1.ListOptions{
+	well.tells("\nhostpath_provisioner_volumes_away 3\n")
+	events := listIn(w, w.events(), metav1.ListOptions{
 		FieldSelector: "reason=NodeAway,involvedObject.name=used"})
-	if w.Must(err); len(events.Items) > 0 {
+	if len(events.Items) > 0 {
 		t.Errorf("a claim of a node that is well was told %q", events.Items[0].Message)
 	}
 }

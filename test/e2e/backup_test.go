@@ -31,11 +31,9 @@ func (w *environment) own(backup []byte) []byte {
 // A cluster lost its volumes and claims, and they are made again from a backup, as the page says:
 // all are bound, with their data, and are removed with their claims as before.
 func TestBackup(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	one, two, released := h.made("one", class), h.made("two", class), h.made("released", class)
-	w.retain(released.Name)
+	w.Retain(released.Name)
 	w.held(released.Name, false)
 	w.DeleteClaim("released")
 	w.Phase(released.Name, "Released")
@@ -51,14 +49,13 @@ func TestBackup(t *testing.T) {
 	w.Must(os.WriteFile(file, w.own([]byte(text)), 0o600))
 	h.Kill()
 	for _, pv := range []string{one.Name, two.Name} {
-		w.forceOff(pv)
+		w.ForceOff(pv)
 	}
-	w.removesVolume(released.Name)
+	w.RemovesVolume(released.Name)
 	w.DeleteClaim("one", "two")
-	w.Eventually("the claims are gone", func() bool {
-		left, err := w.claims()
-		return err == nil && len(left) == 0
-	})
+	for _, claim := range []string{"one", "two"} {
+		w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, claim))
+	}
 	w.kubectl(strings.ReplaceAll(commands[1].Text, "volumes.json", file))
 	for _, claim := range []string{"one", "two"} {
 		if pv := w.Bound(claim); pv.Name != one.Name && pv.Name != two.Name {

@@ -2,11 +2,9 @@ package e2e
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,12 +43,9 @@ func TestBackupsPage(t *testing.T) {
 			b.fill(dir)
 			want := b.tree(dir)
 			b.follow(b.block(1))
-			s.ready("snap", s.ask("snap", pv, w.Provisioner, "Delete"))
+			s.take("snap", pv)
 			w.Removes("data", pv.Name)
-			w.Eventually("its record is gone", func() bool {
-				_, err := os.Stat(filepath.Join(h.mount, ".hostpath-provisioner", "volumes", pv.Name+".json"))
-				return errors.Is(err, fs.ErrNotExist)
-			})
+			w.vanishes(h.record(pv.Name))
 			b.stops(b.block(1)) // no such claim
 			b.stops(b.block(2)) // no claim to restore into
 			b.restores(class, want)
@@ -107,12 +102,7 @@ func (b *backups) snapshot() string {
 func (b *backups) run(text string) (string, error) {
 	text = strings.NewReplacer("/srv/fast", b.mount, "/mnt/backup", b.dir, "default/", b.w.Namespace+"/",
 		"--namespace default", "--namespace "+b.w.Namespace).Replace(b.setup + text)
-	cmd := exec.CommandContext(b.w.Ctx, "sh", "-c", text)
-	cmd.Dir = b.dir
-	cmd.Env = []string{"PATH=" + b.dir + ":" + filepath.Join(rig.Root(), ".build") + ":" + os.Getenv("PATH"),
-		"HOME=" + b.dir, "KUBECONFIG=" + b.w.Kubeconfig()}
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return b.w.sh(b.dir, b.w.Kubeconfig(), text)
 }
 
 func (b *backups) follow(text string) string {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -16,14 +15,11 @@ func TestBoundElsewhereBeforeItsObject(t *testing.T) {
 	class := w.Class("c", wait)
 	pv := w.made(w.claim("data", class, "1Mi", annotate(selectedNode, h.node)))
 	h.stop()
-	w.forceOff(pv.Name)
+	w.ForceOff(pv.Name)
 	kept, claim := w.keptFor("data", class, corev1.VolumeBound), w.get("data")
 	kept.Spec.ClaimRef.UID, claim.Spec.VolumeName = claim.UID, kept.Name
 	updateIn(w, w.pvs(), kept)
 	updateIn(w, w.pvcs(), claim)
 	h.run()
-	w.Eventually("the empty directory is gone", func() bool {
-		_, err := os.Stat(filepath.Join(h.mount, pv.Name))
-		return os.IsNotExist(err)
-	})
+	w.vanishes(filepath.Join(h.mount, pv.Name))
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"os"
+	"os/exec"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,51 +15,24 @@ import (
 	storageclient "k8s.io/client-go/kubernetes/typed/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
-// answer is how a call of the program ended.
-type answer struct {
-	w    *environment
-	args []string
-	out  string
-	code int
-}
-
 // call calls the program with the host's configuration.
-func (h *host) call(args ...string) answer {
+func (h *host) call(args ...string) fixture.Answer {
 	h.w.Helper()
-	out, code := h.Call(args...)
-	return answer{h.w, args, out, code}
+	return fixture.Call(h.w.T, h.Daemon, args...)
 }
 
-// ends wants an exit code, and each of these texts in what was printed, which it returns.
-func (a answer) ends(code int, want ...string) (out string) {
-	a.w.Helper()
-	if a.code != code {
-		a.w.Errorf("%q: exit code %d, want %d\n%s", a.args, a.code, code, a.out)
-	}
-	return a.says(want...)
+// ended is how a command ended, and what it said.
+func (h *host) ended(c *exec.Cmd, args []string, said string) fixture.Answer {
+	return fixture.Answer{T: h.w.T, Args: args, Out: said, Code: c.ProcessState.ExitCode()}
 }
 
-// fails wants any exit code but 0, and each of these texts.
-func (a answer) fails(want ...string) (out string) {
-	a.w.Helper()
-	if a.code == 0 {
-		a.w.Errorf("%q: exit code 0\n%s", a.args, a.out)
-	}
-	return a.says(want...)
-}
-
-// says wants each of these texts in what was printed.
-func (a answer) says(want ...string) (out string) {
-	a.w.Helper()
-	for _, text := range want {
-		if !strings.Contains(a.out, text) {
-			a.w.Errorf("%q: no %q in\n%s", a.args, text, a.out)
-		}
-	}
-	return a.out
+// logged is what the daemon has logged.
+func (h *host) logged() fixture.Answer {
+	return fixture.Answer{T: h.w.T, Args: []string{"the log"}, Out: h.Log()}
 }
 
 // need is hosttest.Need.

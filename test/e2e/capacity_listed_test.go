@@ -32,10 +32,7 @@ func TestClassThatThePoliciesDoNotList(t *testing.T) {
 		return err != nil && strings.Contains(err.Error(), "the class is not in the list")
 	})
 	later := w.Class("later", wait)
-	w.Eventually("status tells it", func() bool {
-		status, _ := h.Call("status")
-		return strings.Contains(status, "the class is not in the list")
-	})
+	h.call("status").Becomes("the class is not in the list")
 	claim := w.claim("data", later, "1Mi")
 	w.pod("user", []string{h.node}, "data")
 	event := need(w.WaitEvent(w.unhurried(), claim, "APIRefused"))(w)

@@ -178,10 +178,16 @@ func TestRaceForTheLastSpace(t *testing.T) { newEnvironment(t).raceForTheLastSpa
 // It is the same where the scheduler scores nodes by their capacity. The plane is the next test's,
 // too: a CSI driver in whose place daemons are is the whole cluster's.
 func TestRaceWhereCapacityScores(t *testing.T) {
-	newEnvironment(t).Since(cluster.CapacityScoring, "the gate StorageCapacityScoring")
-	own := fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
+	own := scoringPlane(t)
 	(&environment{fixture.New(t, own, "scoring-race-")}).raceForTheLastSpace()
 	(&environment{fixture.New(t, own, "in-place-")}).capacityInPlaceOfADriver()
+}
+
+// scoringPlane is a control plane whose scheduler scores nodes by their capacity.
+func scoringPlane(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	newEnvironment(t).Since(cluster.CapacityScoring, "the gate StorageCapacityScoring")
+	return fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
 }
 
 func (w *environment) raceForTheLastSpace() {
@@ -230,7 +236,7 @@ func (w *environment) raceForTheLastSpace() {
 		w.Errorf("%d claims are bound", n)
 	}
 	for _, h := range hosts {
-		w.Eventually("three volumes are promised", func() bool { return h.promised() == 60<<20 })
+		h.wantPromised(60 << 20)
 	}
 }
 
@@ -313,8 +319,7 @@ func (w *environment) refusedFor(pod, message string) bool {
 // With the gate StorageCapacityScoring, which 1.37 has on, the scheduler takes a node that
 // publishes nothing last. Which one it takes of those that publish is its own.
 func TestSchedulerScoresByCapacity(t *testing.T) {
-	newEnvironment(t).Since(cluster.CapacityScoring, "the gate StorageCapacityScoring")
-	own := fixture.OwnPlane(t, "--apiserver-flag=--feature-gates=StorageCapacityScoring=true")
+	own := scoringPlane(t)
 	w := &environment{fixture.New(t, own, "scoring-")}
 	w.driver()
 	class := w.Class("c", wait)

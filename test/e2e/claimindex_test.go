@@ -190,7 +190,7 @@ func (w *environment) unlabelled(claim, class string) {
 	w.Eventually("the API server labels no volume", func() bool {
 		pv := w.keptFor(claim, class, corev1.VolumeAvailable)
 		if len(pv.Labels) > 0 {
-			w.removesVolume(pv.Name)
+			w.RemovesVolume(pv.Name)
 		}
 		return len(pv.Labels) == 0
 	})

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"golang.org/x/sys/unix"
 
@@ -75,14 +74,9 @@ func TestClone(t *testing.T) {
 			if !strings.Contains(event.Message, "copied from claim data one file after another") || !strings.Contains(event.Message, "not as in the source: 1 sockets") {
 				t.Errorf("event %q", event.Message)
 			}
-			var r struct {
-				Origin      struct{ Name, UID string }
-				Unpublished bool
-			}
-			text := need(os.ReadFile(filepath.Join(h.ours("volumes"), clone.Name+".json")))(w)
-			w.Must(json.Unmarshal(text, &r))
+			r := h.noted(clone.Name)
 			if r.Origin.Name != origin.Name || r.Origin.UID != string(origin.Spec.ClaimRef.UID) || r.Unpublished {
-				t.Errorf("the record says %s", text)
+				t.Errorf("the record says %+v", r)
 			}
 			w.Must(os.WriteFile(filepath.Join(h.mount, origin.Name, "below/file"), []byte("other"), 0o640))
 			h.wantClone(clone)
@@ -120,14 +114,12 @@ func TestCloneGoesToItsSource(t *testing.T) {
 // Each source that cannot be cloned is told on the claim, and one that comes later is cloned then.
 func TestCloneRefusals(t *testing.T) {
 	w := newEnvironment(t)
-	second := filepath.Join(hosttest.Dir(w), "second")
-	w.Must(os.Mkdir(second, 0o700))
+	second := hosttestDir(t, "second")
 	h := w.newHost("a", "clones = \"copy\"\ndefault = true", fmt.Sprintf("[pool.second]\npath = %q\nrequire_mount = false\nclones = \"copy\"\n", second))
-	h.call("prepare", "second").ends(0)
+	h.call("prepare", "second").Ends(0)
 	h.run()
 	class, other := w.Class("c", immediate, fixture.Parameters("pool", "fast")), w.Class("other", immediate, fixture.Parameters("pool", "second"))
-	w.claim("data", class, "10Mi")
-	h.writeAll(w.Bound("data"))
+	h.writeAll(w.bound("data", class, "10Mi"))
 	w.claim("foreign", "", "1Mi") // without a class: never bound
 	for _, c := range []struct{ name, class, source, size, message string }{
 		{"too-small", class, "data", "5Mi", "its volume has 10Mi, and the clone requests 5Mi"},
@@ -155,12 +147,25 @@ func (h *host) many(pv *corev1.PersistentVolume) {
 	}
 }
 
-// copying waits until a clone has some files in staging.
-func (h *host) copying(uid types.UID) {
+// hostOfMany is a host that makes clones, and a bound claim with a tree that takes a while to copy.
+func hostOfMany(
+	t *testing.T, change ...func(*storagev1.StorageClass),
+) (w *environment, h *host, class string, origin *corev1.PersistentVolume) {
+	t.Helper()
+	w = newEnvironment(t)
+	h = w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
+	class = w.Class("c", immediate, change...)
+	origin = w.bound("data", class, "10Mi")
+	h.many(origin)
+	return w, h, class, origin
+}
+
+// copying waits until a clone or a snapshot has some files in staging.
+func (h *host) copying(copied string) {
 	h.w.Helper()
 	h.w.Eventually("the copy is under way", func() bool {
-		_, err := os.Lstat(filepath.Join(h.ours("staging"), "pvc-"+string(uid), "many-3"))
-		_, done := os.Lstat(filepath.Join(h.mount, "pvc-"+string(uid)))
+		_, err := os.Lstat(filepath.Join(h.ours("staging"), copied, "many-3"))
+		_, done := os.Lstat(filepath.Join(h.mount, copied))
 		return err == nil || done == nil
 	})
 }
@@ -168,69 +173,46 @@ func (h *host) copying(uid types.UID) {
 // A daemon that is killed while it copies leaves nothing that is taken for a volume; the next one
 // makes the clone anew.
 func TestCloneKilled(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
-	class := w.Class("c", immediate)
-	origin := w.bound("data", class, "10Mi")
-	h.many(origin)
+	w, h, class, origin := hostOfMany(t)
 	for i := range 3 {
 		name := fmt.Sprint("clone-", i)
 		claim := w.claim(name, class, "20Mi", from("data"))
-		h.copying(claim.UID)
+		h.copying("pvc-" + string(claim.UID))
 		h.again()
 		clone := w.Bound(name)
 		h.wantClone(clone)
-		all, err := filepath.Glob(filepath.Join(h.mount, clone.Name, "many-*", "*"))
-		if err != nil || len(all) != 4000 {
-			t.Errorf("%d files, %v", len(all), err)
-		}
+		h.hasMany(clone.Name)
 		w.DeleteClaim(name)
-		h.wantVolumes(origin.Name)
+		h.wantTree(pool.Of(origin.Name)...)
 	}
 }
 
-// wantVolumes waits until the pool has these volumes, and nothing in staging and in the trash.
-func (h *host) wantVolumes(pvs ...string) {
+// hasMany wants a copy of what many makes.
+func (h *host) hasMany(name string) {
 	h.w.Helper()
-	h.w.Eventually(fmt.Sprint("the pool has ", pvs), func() bool {
-		n := 0
-		for _, dir := range []string{h.mount, h.ours("staging"), h.ours("trash"), h.ours("volumes")} {
-			entries := need(os.ReadDir(dir))(h.w)
-			for _, e := range entries {
-				if strings.HasPrefix(e.Name(), "pvc-") {
-					n++
-				}
-			}
-		}
-		return n == 2*len(pvs)
-	})
+	all, err := filepath.Glob(filepath.Join(h.mount, name, "many-*", "*"))
+	if err != nil || len(all) != 4000 {
+		h.w.Errorf("%d files, %v", len(all), err)
+	}
 }
 
 // A clone whose claim goes while it is copied leaves nothing, and other claims are served
 // meanwhile.
 func TestCloneGoesWhileItIsCopied(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
-	class := w.Class("c", immediate)
-	origin := w.bound("data", class, "10Mi")
-	h.many(origin)
+	w, h, class, origin := hostOfMany(t)
 	claim := w.claim("clone", class, "10Mi", from("data"))
-	h.copying(claim.UID)
+	h.copying("pvc-" + string(claim.UID))
 	w.claim("other", class, "1Mi")
 	w.DeleteClaim("clone")
-	h.wantVolumes(origin.Name, w.Bound("other").Name)
+	h.wantTree(pool.Of(origin.Name, w.Bound("other").Name)...)
 }
 
 // A copy that is whole when its source's name becomes another claim's is not taken for a copy of
 // that one.
 func TestCloneOfAnotherSource(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `clones = "copy"`).run()
-	class := w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
-	origin := w.bound("data", class, "10Mi")
-	h.many(origin)
+	w, h, class, origin := hostOfMany(t, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
 	claim := w.claim("clone", class, "20Mi", from("data"))
-	h.copying(claim.UID)
+	h.copying("pvc-" + string(claim.UID))
 	w.DeleteClaim("data") // its volume is kept, and may be given to another namespace
 	w.refused(claim, "DataSourceUnusable")
 	second := w.bound("data", class, "10Mi")
@@ -240,5 +222,5 @@ func TestCloneOfAnotherSource(t *testing.T) {
 	if err != nil || len(entries) != 1 || entries[0].Name() != "second" {
 		t.Errorf("the clone has %v, %v", entries, err)
 	}
-	h.wantVolumes(origin.Name, second.Name, clone.Name)
+	h.wantTree(pool.Of(origin.Name, second.Name, clone.Name)...)
 }

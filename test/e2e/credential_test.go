@@ -7,7 +7,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,9 +81,7 @@ func TestCredentialOfProgram(t *testing.T) {
 		certs.Replace(t, token, fmt.Appendf(nil, response, user.Token))
 	}
 	h.made("data", w.Class("c", immediate))
-	if !strings.Contains(h.Log(), "confined by Landlock") {
-		t.Error("not confined")
-	}
+	h.logged().Says("confined by Landlock")
 }
 
 // renewedBy is served of a token that the daemon renews.
@@ -121,15 +118,10 @@ func TestNodeMadeAgain(t *testing.T) {
 	free := func(hours int64) { certs.Replace(t, token, w.token(h.node, hours, false)) }
 	bind(year)
 	w.Must(w.UserKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{TokenFile: token}))
-	address := h.metrics()
-	h.run()
+	h.serving().run()
 	pid := h.PID()
-	uses := func(replaced int) {
-		w.Eventually("the new token is in use", func() bool {
-			return strings.Count(h.Log(), "the credential was replaced and is in use") == replaced
-		})
-	}
-	ends, soon := w.records("CredentialEnds", address), w.records("CredentialEndsSoon", address)
+	uses := func(replaced int) { h.said("the credential was replaced and is in use", replaced) }
+	ends, soon := h.records("CredentialEnds"), h.records("CredentialEndsSoon")
 	free(7 * day) // which the daemon does not renew
 	uses(1)
 	ends.Fires()
@@ -138,19 +130,17 @@ func TestNodeMadeAgain(t *testing.T) {
 	soon.Fires()
 	bind(day / 2)
 	uses(3)
-	if page := scraped(address); !strings.Contains(page, renewedBy) {
+	if page := h.scraped(); !strings.Contains(page, renewedBy) {
 		t.Errorf("no %s for a token that is renewed:\n%s", renewedBy, page)
 	}
 	bind(year)
 	soon.Resolves()
-	refused := w.records("Refused", address)
+	refused := h.records("Refused")
 	w.Must(w.nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
-	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	h.joins()
 	w.Must(h.WaitStatus(w.Soon(), "the API server does not accept this node's credential: "))
 	w.Must(h.WaitStatus(w.Soon(), "run: hostpath-provisioner enroll --admin-kubeconfig FILE"))
-	if out, code := h.Call("status"); code == 0 || strings.Contains(out, "credential for the API server until") {
-		t.Errorf("status: exit code %d\n%s", code, out)
-	}
+	h.call("status").Fails().Lacks("credential for the API server until")
 	w.Eventually("the server refuses the token, which it may have known for ten seconds more", func() bool {
 		config := need(clientcmd.BuildConfigFromFlags("", kubeconfig))(w)
 		client := need(kubernetes.NewForConfig(config))(w)
@@ -159,7 +149,7 @@ func TestNodeMadeAgain(t *testing.T) {
 	})
 	w.claim("data", w.Class("c", immediate), "8Mi")
 	w.Eventually("a request is refused", func() bool {
-		return !strings.Contains(scraped(address), `api_refused_total{reason="Unauthorized"} 0`)
+		return !strings.Contains(h.scraped(), `api_refused_total{reason="Unauthorized"} 0`)
 	})
 	refused.Fires()
 	began := time.Now()

@@ -1,12 +1,7 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +15,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
@@ -47,7 +39,7 @@ func ofCSI(h *host, csiDriver string) func(*corev1.PersistentVolume) {
 			Driver: csiDriver, VolumeHandle: filepath.Base(cluster.PathOf(pv)),
 			VolumeAttributes: map[string]string{"storagePool": "fast", "storage.kubernetes.io/csiProvisionerIdentity": "1-2-" + csiDriver},
 		}}
-		pv.Spec.NodeAffinity = onNode("topology.hostpath.csi/node", h.node)
+		pv.Spec.NodeAffinity = cluster.Affinity("topology.hostpath.csi/node", h.node)
 		wholeFilesystem(h, pv)
 	}
 }
@@ -75,9 +67,9 @@ func (h *host) inode(name string) uint64 {
 // keepsData wants a volume's directory to be the one that it was, with what is in it.
 func (h *host) keepsData(pv *corev1.PersistentVolume, inode uint64) {
 	h.w.Helper()
-	data, err := os.ReadFile(filepath.Join(h.mount, pv.Name, "data"))
-	if now := h.inode(pv.Name); err != nil || string(data) != pv.Spec.ClaimRef.Name || now != inode {
-		h.w.Errorf("%s has %q, %v, inode %d, was %d", pv.Name, data, err, now, inode)
+	h.wantData(filepath.Join(h.mount, pv.Name), pv.Spec.ClaimRef.Name)
+	if now := h.inode(pv.Name); now != inode {
+		h.w.Errorf("%s has inode %d, was %d", pv.Name, now, inode)
 	}
 }
 
@@ -150,33 +142,20 @@ func TestAdoptFromCSI(t *testing.T) {
 	one, two := h.madeByCSI(csiDriver, "one"), h.madeByCSI(csiDriver, "two")
 	inode := h.inode(one.Name)
 	h.externalProvisioner()
-	var story strings.Builder
-	call := func(args ...string) {
-		t.Helper()
-		out, code := h.Call(append([]string{"adopt", "fast"}, args...)...)
-		story.WriteString("$ adopt fast " + strings.Join(args, " ") + "\n" + h.told(out, one, two))
-		if refused := strings.Contains(out, "refused: "); (code != 0) != refused {
-			t.Errorf("adopt %q: exit code %d\n%s", args, code, out)
-		}
-	}
-	call()
-	_, err := w.Client().StorageV1().CSINodes().Create(w.Ctx, &storagev1.CSINode{
+	story := &story{h: h, volumes: []*corev1.PersistentVolume{one, two}}
+	story.adopt()
+	createIn(w, w.Client().StorageV1().CSINodes(), &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: h.node},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: csiDriver, NodeID: h.node, TopologyKeys: []string{"topology.hostpath.csi/node"}}}},
-	}, metav1.CreateOptions{})
-	w.Must(err)
-	call(fromCSI)
+	})
+	story.adopt(fromCSI)
 	patchIn(w, w.Client().StorageV1().CSINodes(), h.node, `{"spec":{"drivers":[]}}`)
 	w.pod("user", nil, "one")
-	call(fromCSI, "--dry-run")
-	w.deletePod("user")
-	w.Eventually("the pod is gone", func() bool {
-		pods, err := w.pods().List(w.Ctx, metav1.ListOptions{})
-		return err == nil && len(pods.Items) == 0
-	})
-	call(fromCSI)
-	call(fromCSI)
-	call()
+	story.adopt(fromCSI, "--dry-run")
+	w.endPod("user")
+	story.adopt(fromCSI)
+	story.adopt(fromCSI)
+	story.adopt()
 	golden(t, "adopt-csi", story.String())
 
 	for _, pv := range []*corev1.PersistentVolume{one, two} {
@@ -194,85 +173,12 @@ func TestAdoptFromCSI(t *testing.T) {
 	w.Removes("two", two.Name)
 	h.wantTree(one.Name, "ours/volumes/"+one.Name+".json")
 
-	h.call("adopt", "fast", "--undo").ends(1, "pod "+w.Namespace+"/again uses it")
-	w.deletePod("again")
-	w.Eventually("the pod is gone", func() bool {
-		pods, err := w.pods().List(w.Ctx, metav1.ListOptions{})
-		return err == nil && len(pods.Items) == 0
-	})
+	h.call("adopt", "fast", "--undo").Ends(1, "pod "+w.Namespace+"/again uses it")
+	w.endPod("again")
 	h.adopts("--undo")
 	w.asBefore(one)
 	h.keepsData(one, inode)
 	h.wantTree(one.Name)
-}
-
-// mortal is a server between a call and the API server that kills the call at the n-th request that
-// changes a volume object: before it is passed on, or when it is done and before its response is.
-type mortal struct {
-	sync.Mutex
-	n     int
-	after bool
-	kill  func()
-	died  bool
-	said  bytes.Buffer
-}
-
-func (h *host) mortal() (m *mortal, kubeconfig string) {
-	w := h.w
-	w.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", h.Path("kubeconfig")) // with the rights that a daemon has
-	w.Must(err)
-	upstream := need(rest.TransportFor(config))(w)
-	target := need(url.Parse(config.Host))(w)
-	m = &mortal{}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = upstream
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet || r.URL.Query().Has("dryRun") || !strings.Contains(r.URL.Path, "/persistentvolumes") {
-			proxy.ServeHTTP(rw, r)
-			return
-		}
-		m.Lock()
-		defer m.Unlock()
-		m.n--
-		switch {
-		case m.died:
-		case m.n != 0:
-			proxy.ServeHTTP(rw, r)
-		case m.after:
-			proxy.ServeHTTP(httptest.NewRecorder(), r)
-			fallthrough
-		default:
-			m.died = true
-			m.kill()
-		}
-	}))
-	w.Cleanup(server.Close)
-	file := filepath.Join(h.Path("etc"), "mortal")
-	through := clientcmdapi.NewConfig()
-	through.Clusters["c"], through.Contexts["c"] = &clientcmdapi.Cluster{Server: server.URL}, &clientcmdapi.Context{Cluster: "c"}
-	through.CurrentContext = "c"
-	w.Must(clientcmd.WriteToFile(*through, file))
-	return m, file
-}
-
-// dies calls and kills at the n-th change.
-func (m *mortal) dies(h *host, kubeconfig string, n int, after bool, args ...string) bool {
-	h.w.Helper()
-	cmd := h.Command(append(args, "--kubeconfig", kubeconfig)...)
-	m.said.Reset()
-	cmd.Stdout, cmd.Stderr = &m.said, &m.said
-	m.Lock()
-	m.n, m.after, m.died = n, after, false
-	dead := make(chan struct{})
-	m.kill = func() { cmd.Process.Kill(); <-dead }
-	h.w.Must(cmd.Start())
-	m.Unlock()
-	cmd.Wait()
-	close(dead)
-	m.Lock()
-	defer m.Unlock()
-	return m.died
 }
 
 // Killed at each request that changes an object, before and after it, forwards and back, with the
@@ -283,13 +189,13 @@ func TestAdoptFromCSIKilled(t *testing.T) {
 	driver, fromCSI := w.ownDriver()
 	h := w.newHost("a").aliased(driver).run()
 	h.externalProvisioner()
-	m, kubeconfig := h.mortal()
+	k := w.killerAs(h.Path("kubeconfig")) // with the rights that a daemon has
 	pv := h.madeByCSI(driver, "data")
 	inode := h.inode(pv.Name)
 	forward, back := []string{"adopt", "fast", fromCSI}, []string{"adopt", "fast", "--undo"}
 	does := func(args []string) {
 		t.Helper()
-		h.call(args...).ends(0)
+		h.call(args...).Ends(0)
 	}
 	half, deaths := 0, 0
 	for _, way := range [][3][]string{{forward, forward, back}, {forward, back, nil}, {back, back, nil}, {back, forward, back}} {
@@ -297,7 +203,7 @@ func TestAdoptFromCSIKilled(t *testing.T) {
 			if way[0][2] == "--undo" {
 				does(forward)
 			}
-			died := m.dies(h, kubeconfig, n, after, way[0]...)
+			died, said := k.dies(h, n, after, way[0]...)
 			h.keepsData(pv, inode)
 			if out, _ := h.Call("volumes"); strings.Contains(out, "half adopted") {
 				half++
@@ -311,7 +217,7 @@ func TestAdoptFromCSIKilled(t *testing.T) {
 			w.asBefore(pv)
 			if !died {
 				if n < 5 {
-					t.Errorf("%q makes %d changes: %s", way[0], n-1, m.said.String())
+					t.Errorf("%q makes %d changes: %s", way[0], n-1, said)
 				}
 				break
 			}
@@ -341,27 +247,10 @@ func TestAdoptFromCSIOnTwoNodes(t *testing.T) {
 		w.Must(os.Mkdir(inB(pv.Name), 0o777))
 		names = append(names, pv.Name)
 	}
-	if out, code := a.Call("adopt", "fast", fromCSI); code != 1 || strings.Count(out, "no affinity") != len(names) {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
-	var both sync.WaitGroup
-	said := make([]string, 2)
-	for i, h := range []*host{a, b} {
-		both.Go(func() { said[i], _ = h.Call("adopt", "fast", fromCSI, word) })
-	}
-	both.Wait()
-	owned := map[string][]string{}
-	for _, name := range names {
-		v := w.Volume(name)
+	a.call("adopt", "fast", fromCSI).Ends(1).Counts("no affinity", len(names))
+	for _, v := range adoptedByBoth(a, b, inB, names, fromCSI, word) {
 		if v.Spec.Local == nil {
-			t.Errorf("%s is of neither:\n%s\n%s", name, said[0], said[1])
-		}
-		owned[v.Labels["hostpath-provisioner/node"]] = append(owned[v.Labels["hostpath-provisioner/node"]], name+".json")
-	}
-	for h, records := range map[*host]string{a: a.ours("volumes"), b: inB(".hostpath-provisioner", "volumes")} {
-		slices.Sort(owned[h.node])
-		if got := entries(t, records); !slices.Equal(got, owned[h.node]) {
-			t.Errorf("%s has the records %q and the volumes %q", h.node, got, owned[h.node])
+			t.Errorf("%s is of neither", v.Name)
 		}
 	}
 }
@@ -371,16 +260,16 @@ func TestAdoptFromCSIClaimDeleted(t *testing.T) {
 	w := newEnvironment(t)
 	driver, fromCSI := w.ownDriver()
 	h := w.newHost("a").aliased(driver).run()
-	m, kubeconfig := h.mortal()
+	k := w.killerAs(h.Path("kubeconfig")) // with the rights that a daemon has
 	pv := h.madeByCSI(driver, "data")
 	inode := h.inode(pv.Name)
-	if !m.dies(h, kubeconfig, 4, false, "adopt", "fast", fromCSI) {
-		t.Fatal("it did not die")
+	if died, said := k.dies(h, 4, false, "adopt", "fast", fromCSI); !died {
+		t.Fatalf("it did not die:\n%s", said)
 	}
 	need(w.WaitClaim(w.Soon(), w.Namespace, "data", func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Phase == corev1.ClaimLost }))(w)
 	w.DeleteClaim("data")
 	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "data"))
-	h.call("adopt", "fast", fromCSI).ends(0, "its claim is gone, so it was made with the policy Retain")
+	h.call("adopt", "fast", fromCSI).Ends(0, "its claim is gone, so it was made with the policy Retain")
 	now := w.Phase(pv.Name, corev1.VolumeReleased)
 	if now.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
 		t.Errorf("%s", now)

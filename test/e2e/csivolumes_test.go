@@ -25,8 +25,7 @@ func TestCloneOfCSI(t *testing.T) {
 	h := w.newHost("a", `clones = "copy"`).run()
 	s := w.nodeService(h.Daemon, w.Provisioner)
 	host, csi := w.Class("host", immediate), w.Class("csi", immediate, fixture.Parameters("source", "csi"))
-	w.claim("data", host, "10Mi")
-	h.writeAll(w.Bound("data"))
+	h.writeAll(w.bound("data", host, "10Mi"))
 	into := w.bound("into", csi, "10Mi", from("data"))
 	w.claim("again", csi, "10Mi", from("into"))
 	w.claim("back", host, "10Mi", from("into"))
@@ -49,7 +48,8 @@ func TestCloneOfCSI(t *testing.T) {
 func TestSharedCSI(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
-	nodes := w.threeNodes(`source = "csi"`)
+	nodes := w.sharedBy([]string{"a", "b", "c"}, `source = "csi"`)
+	runAll(nodes)
 	pv := w.bound("data", w.Class("c", immediate), "10Mi", mode(corev1.ReadWriteMany))
 	if pv.Spec.CSI == nil || pv.Spec.NodeAffinity != nil {
 		t.Fatalf("%+v", pv.Spec)

@@ -21,9 +21,7 @@ import (
 // volumes, not after a restart either, and the object says why. What is whole goes on. When the
 // record is restored, the removal that waited is done.
 func TestDamagedRecords(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	damages := map[string]func([]byte) []byte{
 		"torn":  func(text []byte) []byte { return text[:len(text)/2] },
 		"empty": func([]byte) []byte { return nil },
@@ -56,9 +54,7 @@ func TestDamagedRecords(t *testing.T) {
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	after := h.made("after", class)
 	h.wantTree(pool.Of(append(all, after.Name)...)...)
-	if out, _ := h.Call("volumes"); strings.Count(out, "damaged") != len(damages) {
-		t.Errorf("volumes shows not %d damaged:\n%s", len(damages), out)
-	}
+	h.call("volumes").Counts("damaged", len(damages))
 	for name, pv := range pvs {
 		w.Must(os.WriteFile(h.record(pv), records[name], 0o600))
 	}
@@ -73,9 +69,7 @@ func (h *host) record(pv string) string { return filepath.Join(h.ours("volumes")
 // known by its own marker and remembered anew, and no volume is touched. A second daemon that finds
 // no lock in the new state directory is kept out by the pool's.
 func TestStateDirectoryLost(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	one := h.made("one", class)
 	w.Must(os.RemoveAll(h.Path("state")))
 	two := h.made("two", class)
@@ -117,9 +111,7 @@ func TestFullAtEveryWrite(t *testing.T) {
 			w := newEnvironment(t)
 			// No room for root alone, and an inode for each 4 KiB: what is free is free for all.
 			image := hosttest.Mkfs(t, "ext4", 16, "-m", "0", "-b", "1024", "-N", "128")
-			h := w.newHostOn(image, "a", "reserve = \"0\"")
-			address := h.metrics()
-			h.run()
+			h := w.newHostOn(image, "a", "reserve = \"0\"").serving().run()
 			class, looks := w.Class("c", immediate), hosttestDir(t, "looks")
 			failed, made := 0, 0
 			for room, try := 0, 0; room < 8; try++ {
@@ -136,20 +128,20 @@ func TestFullAtEveryWrite(t *testing.T) {
 			if failed < 2 || made == 0 {
 				t.Errorf("%d failed and %d made: the writes in between were not tried", failed, made)
 			}
-			h.tellsFull(what, looks, address)
+			h.tellsFull(what, looks)
 		})
 	}
 }
 
 // tellsFull has a pool without volumes, and with a reserve, tell that it is full of blocks or inodes.
-func (h *host) tellsFull(what, looks, address string) {
+func (h *host) tellsFull(what, looks string) {
 	w := h.w
 	w.Helper()
 	h.edit(`reserve = "0"`, `reserve = "1Mi"`)
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitReady(w.Soon(), 2))
 	alerts := map[string]string{"blocks": "PoolFull", "inodes": "PoolInodes"}
-	full := w.records(alerts[what], address)
+	full := h.records(alerts[what])
 	empty := h.fill(what, 0)
 	hosttest.Mount(w, "-t", "tmpfs", "none", looks) // makes the daemon look
 	w.Must(h.WaitStatus(w.Soon(), "full"))
@@ -234,7 +226,7 @@ func TestPoolDirectoryReplaced(t *testing.T) {
 	config := h.config()
 	was := fmt.Sprintf("[pool.fast]\npath = %q", h.mount)
 	w.Must(h.Configure(strings.Replace(config, was, fmt.Sprintf("[pool.sub]\npath = %q\nmount_point = %q", sub, h.mount), 1)))
-	h.call("prepare", "sub").ends(0)
+	h.call("prepare", "sub").Ends(0)
 	h.run()
 	class := w.Class("c", immediate)
 	below := &host{w: w, node: h.node, mount: sub, Daemon: h.Daemon}
@@ -288,53 +280,41 @@ func entriesOf(t *testing.T, dir string) string {
 // The data of a bound volume is gone from the disk. That is said as long as it is so, by the exit
 // codes of status and volumes and by a gauge, and not only in the moment in which it was found.
 func TestLostVolumeStaysTold(t *testing.T) {
-	w := newEnvironment(t)
-	h, address := w.served("a")
-	class := w.Class("c", immediate)
+	w, h, class := servingHost(t)
 	lost, kept := h.made("lost", class), h.made("kept", class)
 	gauge := func(state string, n int) {
 		t.Helper()
-		want := fmt.Sprintf("hostpath_provisioner_volumes{pool=\"fast\",state=%q} %d\n", state, n)
-		w.Eventually(want, func() bool { return strings.Contains(scraped(address), want) })
+		h.tells(fmt.Sprintf("hostpath_provisioner_volumes{pool=\"fast\",state=%q} %d\n", state, n))
 	}
 	codes := func(want int, said ...string) {
 		t.Helper()
 		for _, command := range []string{"status", "volumes"} {
-			out, code := h.Call(command)
-			if code != want {
-				t.Errorf("%s: exit code %d, want %d\n%s", command, code, want, out)
-			}
-			for _, text := range said {
-				if !strings.Contains(out, text) {
-					t.Errorf("%s does not say %q:\n%s", command, text, out)
-				}
-			}
+			h.call(command).Ends(want, said...)
 		}
 	}
 	gauge("bound", 2)
 	gauge("missing", 0)
 	codes(0)
 	place, away := filepath.Join(h.mount, lost.Name), filepath.Join(h.mount, "away")
-	missing := w.records("VolumesMissing", address)
+	missing := h.records("VolumesMissing")
 	w.Must(os.Rename(place, away))
 	w.Must(h.Signal(syscall.SIGHUP)) // or ten minutes
 	gauge("missing", 1)
 	gauge("bound", 1)
 	missing.Fires()
-	told := func(is bool) func() bool {
-		return func() bool { out, _ := h.Call("status"); return strings.Contains(out, "is missing") == is }
-	}
-	w.Eventually("the status has it", told(true))
+	h.call("status").Becomes("is missing")
 	codes(1, "missing")
 	h.warns("VolumeLost: the data of 1 volume is missing")
 	w.Must(os.Rename(away, place))
 	w.Must(h.Signal(syscall.SIGHUP))
 	gauge("missing", 0)
 	gauge("bound", 2)
-	w.Eventually("the status has that", told(false))
+	w.Eventually("the status has that", func() bool {
+		return !strings.Contains(h.call("status").Out, "is missing")
+	})
 	codes(0)
 	missing.Resolves()
-	damaged := w.records("VolumesDamaged", address)
+	damaged := h.records("VolumesDamaged")
 	text := need(os.ReadFile(h.record(kept.Name)))(w)
 	w.Must(os.WriteFile(h.record(kept.Name), []byte("{"), 0o600))
 	w.Must(h.Signal(syscall.SIGHUP))
@@ -350,8 +330,7 @@ func TestLostVolumeStaysTold(t *testing.T) {
 // warns waits until check warns of pool fast, which is no reason to keep pods from it.
 func (h *host) warns(of string) {
 	h.w.Helper()
-	h.w.Eventually("check warns: "+of, func() bool {
-		out, code := h.Call("check")
-		return code == 0 && strings.Contains(out, "\npool fast: warning "+of+"\nhint: which, says: ")
-	})
+	warning := "\npool fast: warning " + of + "\nhint: which, says: "
+	h.call("check").Becomes(warning)
+	h.call("check").Ends(0, warning)
 }

@@ -22,7 +22,7 @@ var occurring = []string{"Claims that got a volume", "Expansions", "Snapshots", 
 func TestDashboard(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a", `snapshots = "copy"`), w.newHost("b")
-	p := w.prometheus(a.metrics(), b.metrics())
+	p := w.prometheus(a.serving().address, b.serving().address)
 	a.run()
 	b.run()
 	w.Eventually("both were scraped before anything happened", func() bool {
@@ -69,7 +69,7 @@ func (h *host) eventful() {
 	class := w.Class("c", immediate, fixture.Expandable)
 	origin := h.made("data", class)
 	w.grow("2Mi")
-	s.ready("snap", s.ask("snap", origin, w.Provisioner, "Delete"))
+	s.take("snap", origin)
 	gone := h.made("gone", class)
 	w.Removes("gone", gone.Name)
 	w.refused(w.claim("large", class, "1Ti", annotate(provisionOnNode, h.node)), "NotEnoughSpace")
@@ -117,8 +117,8 @@ func (p *scraper) up() (page string) {
 // has them.
 func TestDaemonIsDownOrAbsent(t *testing.T) {
 	w := newEnvironment(t)
-	h, address := w.served("a")
-	p := w.prometheus(address)
+	h := w.newHost("a").serving().run()
+	p := w.prometheus(h.address)
 	any := func(alerts.Samples) bool { return true }
 	down := w.recordsOf("Down", p.up, any)
 	h.Kill()
@@ -131,6 +131,6 @@ func TestDaemonIsDownOrAbsent(t *testing.T) {
 	w.Must(p.Retarget())
 	w.Eventually("there is no target", func() bool { return p.up() == "" })
 	absent.Fires()
-	w.Must(p.Retarget(address))
+	w.Must(p.Retarget(h.address))
 	absent.Resolves()
 }

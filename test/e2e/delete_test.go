@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,23 +33,19 @@ func (h *host) made(name, class string) *corev1.PersistentVolume {
 
 // What is mounted in a volume keeps it in the trash, until it is unmounted.
 func TestDelete(t *testing.T) {
-	w := newEnvironment(t)
-	h, address := w.served("a")
-	class := w.Class("c", immediate)
+	w, h, class := servingHost(t)
 	one, two := h.made("one", class), h.made("two", class)
 	w.Removes("one", one.Name)
 	if _, err := os.Lstat(filepath.Join(h.mount, one.Name)); !os.IsNotExist(err) {
 		t.Errorf("the object is gone and the directory is not: %v", err)
 	}
 	h.wantTree(pool.Of(two.Name)...)
-	trash := w.records("TrashNotEmptied", address)
+	trash := h.records("TrashNotEmptied")
 	inside := filepath.Join(h.mount, two.Name, "inside")
 	w.Must(os.Mkdir(inside, 0o700))
 	hosttest.Mount(t, "-t", "tmpfs", "none", inside)
 	w.Removes("two", two.Name)
-	w.Eventually("it cannot be purged", func() bool {
-		return strings.Contains(h.Log(), "reason=PurgeIncomplete")
-	})
+	h.said("reason=PurgeIncomplete", 1)
 	trash.Fires()
 	hosttest.Unmount(t, filepath.Join(h.ours("trash"), two.Name+"~", "inside"))
 	h.wantTree()
@@ -59,10 +54,9 @@ func TestDelete(t *testing.T) {
 
 // The object is deleted first, while the claim still uses it: nothing happens until the claim goes.
 func TestDeleteVolumeBeforeClaim(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	pv := h.made("data", w.Class("c", immediate))
-	w.deleteVolume(pv.Name)
+	w, h, class := oneHost(t)
+	pv := h.made("data", class)
+	w.DeleteVolume(pv.Name)
 	other := h.made("other", w.Class("d", immediate)) // the daemon has seen what came before it
 	h.wantTree(pool.Of(pv.Name, other.Name)...)
 	w.Removes("data", pv.Name)
@@ -73,10 +67,8 @@ func TestRetain(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	pv := h.made("data", w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
-	w.DeleteClaim("data")
-	w.Phase(pv.Name, corev1.VolumeReleased)
-	// The operator deletes the object: it may go, and the data stays, also across a restart.
-	w.removesVolume(pv.Name)
+	// The object may go with its claim, and the data stays, also across a restart.
+	w.Retires("data", pv.Name)
 	h.again()
 	other := h.made("other", w.Class("d", immediate))
 	h.wantTree(pool.Of(pv.Name, other.Name)...)
@@ -84,9 +76,8 @@ func TestRetain(t *testing.T) {
 }
 
 func TestArchive(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a", `on_delete = "archive"`).run()
-	pv := h.made("data", w.Class("c", immediate))
+	w, h, class := oneHost(t, `on_delete = "archive"`)
+	pv := h.made("data", class)
 	gone := h.made("gone", w.Class("d", immediate, fixture.Parameters("onDelete", "delete")))
 	w.Removes("data", pv.Name)
 	w.Removes("gone", gone.Name)
@@ -100,7 +91,7 @@ func (w *environment) hostOfTwoPools() (h *host, other string) {
 	w.Helper()
 	other = hosttestDir(w.T, "other")
 	h = w.newHost("a", fmt.Sprintf("[pool.other]\npath = %q\nrequire_mount = false", other))
-	h.call("prepare", "other").ends(0)
+	h.call("prepare", "other").Ends(0)
 	return h.run(), other
 }
 
@@ -145,10 +136,9 @@ func TestForgedVolumes(t *testing.T) {
 // The name and path of a real volume whose record was removed: a directory without a record is
 // foreign, whatever the object says. When it is taken away, the object goes without a restart.
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
-	w := newEnvironment(t)
-	h, address := w.served("a")
-	pv := h.made("data", w.Class("c", immediate))
-	trouble := w.records("VolumeTrouble", address)
+	w, h, class := servingHost(t)
+	pv := h.made("data", class)
+	trouble := h.records("VolumeTrouble")
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	w.DeleteClaim("data")
 	w.event(pv, "NotRecorded")
@@ -196,15 +186,12 @@ func TestPoolNotConfiguredAnyMore(t *testing.T) {
 	class := w.Class("c", immediate, fixture.Parameters("pool", "other"))
 	pv, kept := h.made("data", class), h.made("kept", w.Class("r", immediate, fixture.Parameters("pool", "other"), fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
 	before, _, _ := strings.Cut(h.config(), "[pool.other]")
-	w.Must(h.Configure(before))
-	w.Must(h.Signal(syscall.SIGHUP))
+	h.reload(before)
 	w.Must(h.WaitReady(w.Soon(), 2))
 	w.DeleteClaim("data")
 	w.event(pv, "UnknownPool")
 	// An object that keeps its data may go when it is deleted.
-	w.DeleteClaim("kept")
-	w.Phase(kept.Name, corev1.VolumeReleased)
-	w.removesVolume(kept.Name)
+	w.Retires("kept", kept.Name)
 	for _, v := range []string{pv.Name, kept.Name} {
 		need(os.Stat(filepath.Join(other, v, "data")))(w)
 	}

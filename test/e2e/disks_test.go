@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -51,21 +50,11 @@ func (s *several) mount(w *environment, i int) {
 // there are.
 func (s *several) free() (all map[string]int64, volumes int) {
 	s.w.Helper()
-	text, _ := s.Call("status", "--json")
-	var status struct {
-		Pools []struct {
-			Path    string
-			Open    bool
-			Free    *int64
-			Volumes int
-		}
-	}
-	s.w.Must(json.Unmarshal([]byte(text), &status))
 	all = map[string]int64{}
-	for _, p := range status.Pools {
+	for _, p := range s.status().Pools {
 		volumes += p.Volumes
 		if p.Open && p.Free != nil {
-			all[p.Path] = *p.Free
+			all[p.Path] = int64(*p.Free)
 		}
 	}
 	return all, volumes
@@ -159,13 +148,11 @@ func TestSeveralDisks(t *testing.T) {
 	origin := w.Bound(names[0])
 	w.Must(w.Request(names[0], "3Mi"))
 	w.Sized(names[0], "3Mi")
-	w.claim("clone", class, "3Mi", from(names[0]))
-	if clone := w.Bound("clone"); s.on(clone) != s.on(origin) {
+	if clone := w.bound("clone", class, "3Mi", from(names[0])); s.on(clone) != s.on(origin) {
 		t.Errorf("the clone is on %s, its source on %s", s.on(clone), s.on(origin))
 	}
 	fill := fixture.Parameters("pools", "fast-d01,fast-d02", "placement", "fill")
-	w.claim("last", w.Class("fill", immediate, fill), "1Mi")
-	if on := s.on(w.Bound("last")); on != s.disks[1] {
+	if on := s.on(w.bound("last", w.Class("fill", immediate, fill), "1Mi")); on != s.disks[1] {
 		t.Errorf("filled up is %s", on)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,28 @@ func newEnvironment(t *testing.T) *environment {
 	return &environment{fixture.New(t, plane.Get(t), "e2e-")}
 }
 
+// oneHost is a test's environment with a host whose daemon runs, and a class that binds at once.
+func oneHost(t *testing.T, extra ...string) (w *environment, h *host, class string) {
+	t.Helper()
+	w = newEnvironment(t)
+	return w, w.newHost("a", extra...).run(), w.Class("c", immediate)
+}
+
+// servingHost is oneHost whose daemon serves its metrics.
+func servingHost(t *testing.T, extra ...string) (w *environment, h *host, class string) {
+	t.Helper()
+	w = newEnvironment(t)
+	return w, w.newHost("a", extra...).serving().run(), w.Class("c", immediate)
+}
+
+// twoHosts are two hosts whose daemons run and publish nothing, and a class that binds at once.
+func twoHosts(t *testing.T) (w *environment, a, b *host, class string) {
+	t.Helper()
+	w = newEnvironment(t)
+	a, b = w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
+	return w, a, b, w.Class("c", immediate)
+}
+
 // host is one node with one daemon and one pool, "fast".
 type host struct {
 	*rig.Daemon
@@ -37,6 +60,8 @@ type host struct {
 	image hosttest.Image
 	mount string
 	label string // the Node's hostname label, "" for host-of-NODE
+
+	address string // of the metrics
 }
 
 // newHost makes the Node object, whose hostname label is not its name, and a prepared pool. extra
@@ -80,6 +105,14 @@ func (w *environment) hostIn(wrap []string, mount, name string, extra ...string)
 	return h
 }
 
+// joins makes the Node object, whose hostname label is not its name and which tells of no host.
+func (h *host) joins() *host {
+	h.w.Helper()
+	labels := map[string]string{corev1.LabelHostname: "host-of-" + h.node}
+	h.w.Must(h.w.AddNode(h.w.Ctx, h.node, labels))
+	return h
+}
+
 // run starts the daemon and waits until it is ready. It is stopped with the test.
 func (h *host) run() *host {
 	h.w.Helper()
@@ -116,26 +149,8 @@ func annotate(key, value string) func(*corev1.PersistentVolumeClaim) {
 func (w *environment) pod(name string, nodes []string, claims ...string) {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
-	p.Spec.Affinity = onNodes(nodes)
+	p.Spec.Affinity = cluster.OnNodes(nodes...)
 	createIn(w, w.pods(), p)
-}
-
-// onNodes has a pod run on these nodes alone, on any if there are none.
-func onNodes(nodes []string) *corev1.Affinity {
-	terms := make([]corev1.NodeSelectorTerm, 0, len(nodes))
-	for _, node := range nodes { // one value a term: pkg/apis/core/validation
-		terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{
-			Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node},
-		}}})
-	}
-	if len(terms) == 0 {
-		return nil
-	}
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: terms,
-		},
-	}}
 }
 
 // deletePod does not wait.
@@ -144,19 +159,26 @@ func (w *environment) deletePod(name string) {
 	w.Must(w.pods().Delete(w.Ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }
 
-// claims are the names of the claims that are left.
-func (w *environment) claims() ([]string, error) {
-	list, err := w.pvcs().List(w.Ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, c := range list.Items {
-		if c.DeletionTimestamp == nil {
-			names = append(names, c.Name)
-		}
-	}
-	return names, nil
+// endPod deletes the only pod, and waits until it is gone.
+func (w *environment) endPod(name string) {
+	w.Helper()
+	w.deletePod(name)
+	w.Eventually("the pod is gone", func() bool { return len(listIn(w, w.pods()).Items) == 0 })
+}
+
+// runsOn waits until a pod has this node.
+func (w *environment) runsOn(pod string, h *host) {
+	w.Helper()
+	w.Eventually("pod "+pod+" is on node "+h.node, func() bool { return w.nodeOf(pod) == h.node })
+}
+
+// vanishes waits until there is nothing at a path.
+func (w *environment) vanishes(path string) {
+	w.Helper()
+	w.Eventually(path+" is gone", func() bool {
+		_, err := os.Lstat(path)
+		return os.IsNotExist(err)
+	})
 }
 
 // refused waits for an event with the reason on the claim, wants each of these texts in its message,
@@ -194,12 +216,11 @@ func (w *environment) boundOn(name string, h *host) {
 	}
 }
 
-// served is a host whose daemon runs and serves its metrics at the address.
-func (w *environment) served(name string, extra ...string) (h *host, address string) {
-	w.Helper()
-	h = w.newHost(name, extra...)
-	address = h.metrics()
-	return h.run(), address
+// reload gives the daemon, which runs, another configuration.
+func (h *host) reload(config string) {
+	h.w.Helper()
+	h.w.Must(h.Configure(config))
+	h.w.Must(h.Signal(syscall.SIGHUP))
 }
 
 // again kills the daemon and starts it.
@@ -225,8 +246,6 @@ func hosttestDir(t *testing.T, name string) string {
 	}
 	return dir
 }
-
-func contains(all []string, one string) bool { return slices.Contains(all, one) }
 
 // plain makes an object's name of words.
 func plain(words string) string { return strings.ReplaceAll(words, " ", "-") }

@@ -33,8 +33,7 @@ func (h *host) recorded(pv string) int64 { h.w.Helper(); return h.w.Recorded(h.m
 func (w *environment) expandable() (*host, *corev1.PersistentVolume) {
 	w.Helper()
 	h := w.newHost("a").run()
-	w.claim("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
-	return h, w.Bound("data")
+	return h, w.bound("data", w.Class("c", immediate, fixture.Expandable), "10Mi")
 }
 
 // grow requests more for the claim "data", and waits until it has that.
@@ -86,9 +85,7 @@ func TestExpand(t *testing.T) {
 			}
 			h.wantTree(pool.Of(before.Name)...)
 			other.wantTree()
-			if text := other.Log(); strings.Contains(text, before.Name) {
-				t.Errorf("the other node's log:\n%s", text)
-			}
+			other.logged().Lacks(before.Name)
 		})
 	}
 }
@@ -122,9 +119,7 @@ func TestExpandInfeasible(t *testing.T) {
 		if err := w.Request("data", "30Mi"); !apierrors.IsInvalid(err) {
 			t.Errorf("lowered to 30Mi: %v", err)
 		}
-		if n := strings.Count(h.Log(), "reason=NotEnoughSpace"); n != 1 {
-			t.Errorf("the refusal is told %d times", n)
-		}
+		h.logged().Counts("reason=NotEnoughSpace", 1)
 		return
 	}
 	w.grow("30Mi")
@@ -137,16 +132,14 @@ func TestExpandInfeasible(t *testing.T) {
 // when the first one goes.
 func TestExpandReserves(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a") // has 73 MiB for volumes
-	address := h.metrics()
-	h.run()
+	h := w.newHost("a").serving().run() // has 73 MiB for volumes
 	class := w.Class("c", immediate, fixture.Expandable)
 	for _, name := range []string{"first", "second"} {
 		w.bound(name, class, "10Mi")
 	}
 	w.Must(w.Request("first", "40Mi"))
 	w.Sized("first", "40Mi")
-	fails := w.records("ExpansionsFail", address)
+	fails := h.records("ExpansionsFail")
 	w.Must(w.Request("second", "50Mi"))
 	claim := w.claimUntil("second", w.Infeasible())
 	said := w.refused(claim, "NotEnoughSpace")
@@ -184,8 +177,7 @@ func TestExpandWaits(t *testing.T) {
 func TestExpandOnARenamedNode(t *testing.T) {
 	w := newEnvironment(t)
 	h, _ := w.expandable()
-	patch := []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"old-name"}}}`)
-	need(w.pvcs().Patch(w.Ctx, "data", types.MergePatchType, patch, metav1.PatchOptions{}))(w)
+	w.annotateClaim("data", selectedNode, "old-name")
 	w.grow("20Mi")
 	h.growsWhileOff("30Mi")
 }
@@ -193,9 +185,8 @@ func TestExpandOnARenamedNode(t *testing.T) {
 // A record that says less than its volume, as a daemon leaves it that was paused in the middle of
 // an expansion and wrote after the next one, gets the volume's size again.
 func TestExpandRecordSmaller(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	pv := w.bound("data", w.Class("c", immediate), "10Mi")
+	w, h, class := oneHost(t)
+	pv := w.bound("data", class, "10Mi")
 	h.Kill()
 	file := filepath.Join(h.ours("volumes"), pv.Name+".json")
 	text := need(os.ReadFile(file))(w)
@@ -228,15 +219,12 @@ func TestExpandBesideKubelet(t *testing.T) {
 // In a shared pool the daemon that works there expands, and what it leaves half done the next one
 // finishes.
 func TestExpandShared(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.threeNodes()
+	w, nodes, _ := threeNodes(t)
 	leader := w.holder(nodes, anyNode)
 	class := w.Class("c", immediate, fixture.Expandable)
 	pv := w.bound("data", class, "10Mi", mode(corev1.ReadWriteMany))
 	w.grow("20Mi")
-	w.Eventually("the daemon that works in the pool tells that it expanded the volume", func() bool {
-		return strings.Contains(leader.Log(), "VolumeResizeSuccessful")
-	})
+	leader.said("VolumeResizeSuccessful", 1)
 	leader.Kill()
 	w.Must(w.Request("data", "30Mi"))
 	next := w.holder(nodes, but(leader))

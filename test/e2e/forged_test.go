@@ -8,16 +8,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // One write to the lease of a shared pool, by a client that may write leases, costs seconds: a
 // daemon that has the storage works again, the lease is what it should be, and a Node's event tells
 // what was wrong.
 func TestSharedForgedLease(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
+	w, nodes := twoNodes(t)
 	runAll(nodes)
 	w.holder(nodes, anyNode)
 	class, right := w.Class("c", immediate), w.lease().Annotations["hostpath-provisioner/marker"]
@@ -45,8 +42,7 @@ func TestSharedForgedLease(t *testing.T) {
 	}
 	w.forge(`{"metadata":{"annotations":{"hostpath-provisioner/marker":"meanwhile"}}}`)
 	nodes[0].run()
-	w.claim("later", class, "1Mi")
-	w.Bound("later") // the pool's volumes are on this disk
+	w.bound("later", class, "1Mi") // the pool's volumes are on this disk
 	w.wantLease(nodes, right)
 	w.toldNode(nodes, "its marker is meanwhile")
 }
@@ -54,8 +50,7 @@ func TestSharedForgedLease(t *testing.T) {
 // The marker of another storage, in a lease without a holder, does not give the pool to the node
 // that has it.
 func TestSharedForgedForAnother(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
+	w, nodes := twoNodes(t)
 	wrong := nodes[1]
 	nodes[0].run()
 	w.holder(nodes, anyNode)

@@ -23,24 +23,25 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 const nodeLabel = "hostpath-provisioner/node"
 
-// writes are an administrator's requests, through a proxy that kills the caller right before or
-// after one that changes anything but an event; an event that is written twice is one with a count.
-// Of each kind of object and method a few are enough: the same steps follow with each object.
+// writes are requests through a proxy that kills the caller right before or after one that changes
+// anything but an event; an event that is written twice is one with a count.
 type writes struct {
-	w       *environment
-	address string
-	dir     string
-	cmd     *exec.Cmd
-	died    bool
-	fails   bool           // the call that ends by itself may fail
-	input   []byte         // of each call
-	kinds   map[string]int // of changes: how often it was killed there
-	at      []string       // the changes that it was killed at
+	w     *environment
+	dir   string
+	cmd   *exec.Cmd
+	died  bool
+	fails bool   // the call that ends by itself may fail
+	input []byte // of each call
+
+	plan  func(*http.Request) (is, before bool)
+	kinds map[string]int // of changes: how often it was killed there
+	at    []string       // the changes that it was killed at
 }
 
 // enough is how often a caller is killed at one kind of change: twice before it, and twice after.
@@ -52,6 +53,13 @@ func (k *writes) kills(r *http.Request) (is, before bool) {
 		r.URL.Query().Has("dryRun") || k.cmd == nil || k.died {
 		return false, false
 	}
+	k.died, before = k.plan(r)
+	return k.died, before
+}
+
+// eachKind is the plan of a killer: of each kind of object and method a few changes are enough, as
+// the same steps follow with each object.
+func (k *writes) eachKind(r *http.Request) (is, before bool) {
 	kind := r.Method + " " + path.Base(path.Dir(r.URL.Path))
 	if r.Method == http.MethodPost {
 		kind = r.Method + " " + path.Base(r.URL.Path)
@@ -60,16 +68,25 @@ func (k *writes) kills(r *http.Request) (is, before bool) {
 	if n == enough {
 		return false, false
 	}
-	k.kinds[kind], k.died = n+1, true
+	k.kinds[kind] = n + 1
 	k.at = append(k.at, kind)
 	return true, n%2 == 0
 }
 
+// killer has all rights.
 func (w *environment) killer() *writes {
 	w.Helper()
+	file := filepath.Join(hosttestDir(w.T, "administrator"), "kubeconfig")
+	w.administrator(file)
+	return w.killerAs(file)
+}
+
+// killerAs has the rights of a kubeconfig.
+func (w *environment) killerAs(kubeconfig string) *writes {
+	w.Helper()
 	k := &writes{w: w, dir: hosttestDir(w.T, "killer"), kinds: map[string]int{}}
-	var authority []byte
-	k.address, authority = w.Proxied(func(server http.Handler) http.Handler {
+	k.plan = k.eachKind
+	address, authority := w.Proxied(func(server http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			is, before := k.kills(r)
 			if !is {
@@ -83,12 +100,7 @@ func (w *environment) killer() *writes {
 			<-r.Context().Done()
 		})
 	})
-	w.administrator(k.kubeconfig())
-	config := need(clientcmd.LoadFromFile(k.kubeconfig()))(w)
-	for _, c := range config.Clusters {
-		c.Server, c.CertificateAuthorityData, c.CertificateAuthority = k.address, authority, ""
-	}
-	w.Must(clientcmd.WriteToFile(*config, k.kubeconfig()))
+	w.Must(cluster.Redirect(kubeconfig, k.kubeconfig(), address, authority))
 	return k
 }
 
@@ -105,22 +117,49 @@ func (k *writes) forgets(h *host) []string {
 
 func (k *writes) kubeconfig() string { return filepath.Join(k.dir, "admin") }
 
+// once calls the program until it ends or is killed.
+func (k *writes) once(h *host, args ...string) (out string, err error) {
+	var text strings.Builder
+	k.died, k.cmd = false, h.Command(append(args, "--kubeconfig", k.kubeconfig())...)
+	k.cmd.Stdout, k.cmd.Stderr, k.cmd.Stdin = &text, &text, bytes.NewReader(k.input)
+	err = k.cmd.Run()
+	k.cmd = nil
+	return text.String(), err
+}
+
+// dies calls the program, and kills it at the n-th change of a volume object, before or after.
+func (k *writes) dies(h *host, n int, after bool, args ...string) (died bool, said string) {
+	k.plan = func(r *http.Request) (is, before bool) {
+		if strings.Contains(r.URL.Path, "/persistentvolumes") {
+			n--
+			return n == 0, !after
+		}
+		return false, false
+	}
+	said, _ = k.once(h, args...)
+	return k.died, said
+}
+
 // toTheEnd calls the program until a call ends by itself.
-func (k *writes) toTheEnd(h *host, args ...string) (out string, deaths int) {
+func (k *writes) toTheEnd(h *host, args ...string) (out string) {
 	k.w.Helper()
-	for ; ; deaths++ {
-		var text strings.Builder
-		k.died, k.cmd = false, h.Command(append(args, "--kubeconfig", k.kubeconfig())...)
-		k.cmd.Stdout, k.cmd.Stderr = &text, &text
-		k.cmd.Stdin = bytes.NewReader(k.input)
-		err := k.cmd.Run()
-		if k.cmd = nil; k.died {
+	for {
+		out, err := k.once(h, args...)
+		if k.died {
 			continue
 		}
 		if err != nil && !k.fails {
-			k.w.Errorf("%q: %v\n%s", args, err, text.String())
+			k.w.Errorf("%q: %v\n%s", args, err, out)
 		}
-		return text.String(), deaths
+		return out
+	}
+}
+
+// diedAt wants the caller to have been killed at so many changes.
+func (k *writes) diedAt(least int) {
+	k.w.Helper()
+	if len(k.at) < least {
+		k.w.Errorf("killed at %q alone", k.at)
 	}
 }
 
@@ -154,34 +193,28 @@ func TestForgetNode(t *testing.T) {
 	class := w.Class("c", immediate)
 	data, kept, going := a.made("data", class), a.made("kept", class), a.made("going", class)
 	other := b.made("other", class)
-	content := s.ask("snap", data, w.Provisioner, "Delete")
-	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
+	content, handle := s.take("snap", data)
 	foreign, k := a.foreign(), w.killer()
-	call := func(args ...string) (string, int) {
-		return b.Call(append(k.forgets(a), args...)...)
-	}
-	if out, code := call(); code != 1 || !strings.Contains(out, "is there and Ready") {
-		t.Errorf("a Ready node: exit code %d\n%s", code, out)
-	}
+	call := func(args ...string) fixture.Answer { return b.call(append(k.forgets(a), args...)...) }
+	call().Ends(1, "is there and Ready")
 	a.dies()
-	w.retain(kept.Name)
+	w.Retain(kept.Name)
 	w.DeleteClaim("kept")
-	w.deleteVolume(going.Name)
+	w.DeleteVolume(going.Name)
 	w.DeleteClaim("going")
 	w.Phase(kept.Name, corev1.VolumeReleased)
 	w.Must(w.nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
 	tree, claim := a.tree(), w.get("data")
 
-	out, code := call("--dry-run")
-	said := a.told(out, data, kept, going)
+	said := a.told(call("--dry-run").Ends(0).Out, data, kept, going)
 	golden(t, "forget-dry-run", strings.ReplaceAll(said, content, "CONTENT"))
-	if code != 0 || w.Volume(data.Name).DeletionTimestamp != nil {
-		t.Errorf("--dry-run: exit code %d", code)
+	if w.Volume(data.Name).DeletionTimestamp != nil {
+		t.Error("--dry-run deleted a volume")
 	}
-	out, deaths := k.toTheEnd(b, "forget-node", a.node)
-	if deaths < 14 || !strings.Contains(out, "forgot of node") {
-		t.Errorf("killed at %q, and then:\n%s", k.at, out)
+	if out := k.toTheEnd(b, "forget-node", a.node); !strings.Contains(out, "forgot of node") {
+		t.Errorf("in the end:\n%s", out)
 	}
+	k.diedAt(14)
 	for _, pv := range []*corev1.PersistentVolume{data, kept, going} {
 		w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 	}
@@ -198,8 +231,7 @@ func TestForgetNode(t *testing.T) {
 			t.Errorf("volume %s: %+v", name, v.ObjectMeta)
 		}
 	}
-	w.Must(w.AddNode(w.Ctx, a.node, map[string]string{corev1.LabelHostname: "host-of-" + a.node}))
-	a.run()
+	a.joins().run()
 	a.made("later", class) // the daemon has seen what came before it
 	a.orphaned(data, kept, going)
 	a.wantTree(slices.Concat(tree, pool.Of(w.Bound("later").Name))...)
@@ -209,12 +241,11 @@ func TestForgetNode(t *testing.T) {
 // orphaned wants the data of volumes to be kept, and listed as such.
 func (h *host) orphaned(volumes ...*corev1.PersistentVolume) {
 	h.w.Helper()
-	out, _ := h.Call("volumes")
+	out := h.call("volumes").Out
 	for _, pv := range volumes {
 		h.wantData(cluster.PathOf(pv), pv.Spec.ClaimRef.Name)
-		line := out[max(0, strings.Index(out, pv.Name)):]
-		if line, _, _ = strings.Cut(line, "\n"); !strings.HasSuffix(line, "orphaned") {
-			h.w.Errorf("volume of claim %s: %s", pv.Spec.ClaimRef.Name, line)
+		if is := line(out, pv.Name); !strings.HasSuffix(is, "orphaned\n") {
+			h.w.Errorf("volume of claim %s: %s", pv.Spec.ClaimRef.Name, is)
 		}
 	}
 }
@@ -233,7 +264,7 @@ func (w *environment) stateful(class string) {
 	labels, replicas := map[string]string{"app": "set"}, int32(1)
 	pod := cluster.Pod(w.Namespace, "", "data")
 	pod.Spec.Volumes = nil // those of the claim templates
-	pod.Spec.Affinity = onNodes([]string{w.Namespace + "-a", w.Namespace + "-b"})
+	pod.Spec.Affinity = cluster.OnNodes(w.Namespace+"-a", w.Namespace+"-b")
 	claim := cluster.Claim(w.Namespace, "data", class, "1Mi")
 	createIn(w, w.Client().AppsV1().StatefulSets(w.Namespace), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "set"},
@@ -272,31 +303,24 @@ func TestForgetNodeClaims(t *testing.T) {
 	other := b.made("other", class)
 	w.pod("waits", []string{a.node}, "loose")
 	a.loses()
-	out, code := b.Call(append(k.forgets(a), "--claims", "--dry-run")...)
+	out := b.call(append(k.forgets(a), "--claims", "--dry-run")...).Out
 	names := []string{"/loose", "/data"} // they are in the order of the volumes
 	out = regexp.MustCompile(`/(data-set-0|loose)\b`).ReplaceAllStringFunc(out, func(string) string {
 		slices.Reverse(names)
 		return names[0]
 	})
 	w.shows(out, a.node, "node-c", "bad-days.md", "A node is dead, and its disk")
-	if out, code = b.Call(k.forgets(a)...); code != 0 {
-		t.Fatal(out)
-	}
+	b.call(k.forgets(a)...).Ends(0)
 	w.lost("loose")
-	out, deaths := k.toTheEnd(b, "forget-node", a.node, "--claims")
-	if deaths < 10 {
-		t.Errorf("killed at %q, and then:\n%s", k.at, out)
-	}
-	w.Eventually("the StatefulSet's pod is on the other node", func() bool {
-		return w.nodeOf("set-0") == b.node
-	})
+	k.toTheEnd(b, "forget-node", a.node, "--claims")
+	k.diedAt(10)
+	w.runsOn("set-0", b)
 	if now := w.Bound("data-set-0"); now.Name == was.Name || now.Labels[nodeLabel] != b.node {
 		t.Errorf("the StatefulSet has volume %s of %v", now.Name, now.Labels)
 	}
 	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "loose"))
 	w.Bound("other")
-	w.Must(w.AddNode(w.Ctx, a.node, map[string]string{corev1.LabelHostname: "host-of-" + a.node}))
-	a.run()
+	a.joins().run()
 	a.made("later", class)
 	a.orphaned(loose)
 	if w.Volume(other.Name).Status.Phase != corev1.VolumeBound {
@@ -316,29 +340,19 @@ func (w *environment) notReady(node string) error {
 // In a shared pool the volumes stay. A daemon that holds the pool's lease is alive, though its
 // Node is not Ready; once it is dead, its name typed again is enough, and the others go on at once.
 func TestForgetNodeShared(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.threeNodes()
-	w.claim("data", w.Class("c", immediate), "1Mi", mode(corev1.ReadWriteMany))
-	pv, k := w.Bound("data"), w.killer()
+	w, nodes, class := threeNodes(t)
+	pv, k := w.bound("data", class, "1Mi", mode(corev1.ReadWriteMany)), w.killer()
 	holder := w.holder(nodes, func(*node) bool { return true })
 	other := nodes[slices.IndexFunc(nodes, func(n *node) bool { return n != holder })]
-	call := func(args ...string) (string, int) {
-		return other.Call(append(k.forgets(holder.host), args...)...)
+	call := func(args ...string) fixture.Answer {
+		return other.call(append(k.forgets(holder.host), args...)...)
 	}
 	w.Must(w.notReady(holder.node))
-	out, code := call()
-	if code != 1 || !strings.Contains(out, "wrote lease") || !strings.Contains(out, "--force") {
-		t.Errorf("a daemon that lives: exit code %d\n%s", code, out)
-	}
-	if out, code := call("--force=" + other.node); code != 2 {
-		t.Errorf("another name: exit code %d\n%s", code, out)
-	}
+	call().Ends(1, "wrote lease", "--force") // a daemon that lives
+	call("--force=" + other.node).Ends(2)    // another name
 	holder.Kill()
-	out, code = call("--force=" + holder.node)
-	if want := "note: 1 volume of pool fast left alone: its data is on shared storage"; code != 0 ||
-		!strings.Contains(out, want) {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	call("--force="+holder.node).Ends(0,
+		"note: 1 volume of pool fast left alone: its data is on shared storage")
 	all := w.leases()
 	leases := need(all.List(w.Ctx, metav1.ListOptions{}))(w)
 	if i := slices.IndexFunc(leases.Items, func(l coordinationv1.Lease) bool {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -9,9 +10,7 @@ import (
 // Every way in which the storage can be the wrong one closes the gate with its own reason, and
 // mending it opens the gate without any help.
 func TestWrongStorage(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	h.made("before", class)
 	intruder := hosttest.Mkfs(t, "ext4", 32)
 	for _, c := range []struct {
@@ -36,7 +35,7 @@ func TestWrongStorage(t *testing.T) {
 			c.undo()
 			pv := w.Bound(name)
 			w.Eventually("the directory is on the pool's filesystem", func() bool {
-				return contains(h.tree(), pv.Name)
+				return slices.Contains(h.tree(), pv.Name)
 			})
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,10 +37,9 @@ func (h *host) stop() {
 func (h *host) wantClosed(reason, says string) {
 	h.w.Helper()
 	h.w.Must(h.WaitStatus(h.w.Soon(), says))
-	h.call("status").fails("closed: "+reason, says)
-	h.w.Eventually("the log has "+reason, func() bool { return strings.Contains(h.Log(), "reason="+reason) })
-	node := &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: h.node, UID: types.UID(h.node)}}
-	event := h.w.event(node, reason)
+	h.call("status").Fails("closed: "+reason, says)
+	h.said("reason="+reason, 1)
+	event := h.w.event(h.w.nodeObject(h.node), reason)
 	if !strings.Contains(event.Message, says) {
 		h.w.Errorf("the node's event says %q", event.Message)
 	}
@@ -60,7 +58,12 @@ func (h *host) forgetOwner() {
 
 func (h *host) editMarker(edit func(map[string]any)) {
 	h.w.Helper()
-	for _, file := range []string{h.ours("pool.json"), h.Path("state", "pools", "fast.json")} {
+	h.editMarkers(edit, h.ours("pool.json"), h.Path("state", "pools", "fast.json"))
+}
+
+func (h *host) editMarkers(edit func(map[string]any), files ...string) {
+	h.w.Helper()
+	for _, file := range files {
 		m := h.marker(file)
 		edit(m)
 		text := need(json.Marshal(m))(h.w)
@@ -87,15 +90,22 @@ func (h *host) emptyAndFull() []string {
 	return []string{empty, full}
 }
 
+// hostWithVolumes is a host whose daemon runs and has the two.
+func hostWithVolumes(t *testing.T) (w *environment, h *host, volumes []string) {
+	t.Helper()
+	w = newEnvironment(t)
+	h = w.newHost("a").run()
+	return w, h, h.emptyAndFull()
+}
+
 // A daemon under another node's name does nothing to the volumes of its pool, says why it does not,
 // and goes on when the name is right again: with a marker that names the node, and with one that
 // does not, where the records do.
 func TestOtherNodeName(t *testing.T) {
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newEnvironment(t)
-			h := w.newHost("a").run()
-			volumes, right := h.emptyAndFull(), h.node
+			w, h, volumes := hostWithVolumes(t)
+			right := h.node
 			if m := h.marker(h.ours("pool.json")); m["node"] != right || m["cluster"] == "" || m["cluster"] == nil {
 				t.Errorf("the marker is %v", m)
 			}
@@ -108,11 +118,11 @@ func TestOtherNodeName(t *testing.T) {
 			h.rename(other)
 			h.run()
 			h.wantClosed("OtherNode", `this node's name is "`+other+`"`)
-			h.call("check").fails("closed: OtherNode", "--from-node")
-			h.call("prepare", "fast").fails("--from-node")
-			if out, code := h.Call("volumes"); code != 0 || !old && !strings.Contains(out, other) ||
-				strings.Count(out, "bound (of node "+right+")") != len(volumes) {
-				t.Errorf("volumes: exit code %d\n%s", code, out)
+			h.call("check").Fails("closed: OtherNode", "--from-node")
+			h.call("prepare", "fast").Fails("--from-node")
+			out := h.call("volumes").Ends(0).Counts("bound (of node "+right+")", len(volumes))
+			if !old {
+				out.Says(other)
 			}
 			h.wantTree(pool.Of(volumes...)...)
 			h.stop()
@@ -127,22 +137,25 @@ func TestOtherNodeName(t *testing.T) {
 }
 
 // A name that no Node has, such as localhost before the host has its own, is no reason to touch
-// anything: the pool opens when the Node joins.
+// anything: a claim that names it is told so, and the pool opens when the Node joins.
 func TestNodeThatDoesNotExist(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.bareHost(hosttest.Mkfs(w, "ext4", 96), "late")
 	h.run()
 	h.wantClosed("NodeNotFound", `the cluster has no node "`+h.node+`"`)
+	early := w.claim("early", w.Class("early", immediate), "1Mi", annotate(provisionOnNode, h.node))
+	w.refused(early, "NodeNotFound")
 	if m := h.marker(h.ours("pool.json")); m["node"] != nil {
 		t.Errorf("the marker took the name of a node that does not exist: %v", m)
 	}
-	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	h.joins()
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
+	w.Removes("early", w.Bound("early").Name)
 	volumes := h.emptyAndFull()
 	w.Must(w.nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
 	w.Must(h.WaitStatus(w.Soon(), "the cluster has no node"))
 	w.DeleteClaim("full")
-	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
+	h.joins()
 	w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
 	h.wantTree(pool.Of(volumes[0])...)
 }
@@ -151,27 +164,25 @@ func TestNodeThatDoesNotExist(t *testing.T) {
 // node's by one word, nothing of its volumes changes, and with their label they are the new node's,
 // too.
 func TestFromNode(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	volumes, was := h.emptyAndFull(), h.node
+	w, h, volumes := hostWithVolumes(t)
+	was := h.node
 	h.stop()
 	h.rename(w.Namespace + "-b")
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + was}))
 	for _, bad := range [][]string{{"--from-node", h.node}, {"--from-node", "nobody"}} {
-		h.call(append([]string{"prepare", "fast"}, bad...)...).fails()
+		h.call(append([]string{"prepare", "fast"}, bad...)...).Fails()
 	}
 	for range 2 { // again changes nothing
-		h.call("prepare", "fast", "--from-node", was).ends(0)
+		h.call("prepare", "fast", "--from-node", was).Ends(0)
 	}
 	h.run()
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
-	h.call("check").ends(0)
-	w.claim("new", w.Class("new", immediate), "1Mi")
-	volumes = append(volumes, w.Bound("new").Name)
+	h.call("check").Ends(0)
+	volumes = append(volumes, w.bound("new", w.Class("new", immediate), "1Mi").Name)
 	h.wantTree(pool.Of(volumes...)...)
 	for _, pv := range volumes[:2] {
-		patch := []byte(`{"metadata":{"labels":{"hostpath-provisioner/node":"` + h.node + `"}}}`)
-		need(w.pvs().Patch(w.Ctx, pv, types.MergePatchType, patch, metav1.PatchOptions{}))(w)
+		label := `{"metadata":{"labels":{"hostpath-provisioner/node":"` + h.node + `"}}}`
+		w.PatchVolume(pv, types.MergePatchType, label)
 	}
 	w.Removes("full", volumes[1])
 	h.wantTree(pool.Of(volumes[0], volumes[2])...)
@@ -180,14 +191,13 @@ func TestFromNode(t *testing.T) {
 // Two daemons have the same filesystem mounted, which does not look like one of the network, and
 // scope shared was forgotten: the second finds that it is the first one's, at prepare or later.
 func TestSharedForgotten(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b"})
+	w, nodes := twoNodes(t)
 	for _, n := range nodes {
 		n.edit("scope = \"shared\"", "")
 	}
 	a, b := nodes[0].run(), nodes[1]
 	volumes := a.emptyAndFull()
-	b.call("prepare", "fast").fails(a.node)
+	b.call("prepare", "fast").Fails(a.node)
 	b.run()
 	b.wantClosed("OtherNode", `this node's name is "`+b.node+`"`)
 	a.wantTree(pool.Of(volumes...)...)
@@ -200,9 +210,7 @@ func TestSharedForgotten(t *testing.T) {
 func TestOtherCluster(t *testing.T) {
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newEnvironment(t)
-			h := w.newHost("a").run()
-			volumes := h.emptyAndFull()
+			w, h, volumes := hostWithVolumes(t)
 			h.stop()
 			if old {
 				h.forgetOwner()
@@ -218,13 +226,10 @@ func TestOtherCluster(t *testing.T) {
 			h.wantClosed("OtherCluster", says)
 			h.wantTree(pool.Of(volumes...)...)
 			if !old {
-				if out, code := h.Call("volumes"); code != 0 || !strings.Contains(out, says) ||
-					strings.Count(out, "unknown\n") != len(volumes) {
-					t.Errorf("volumes: exit code %d\n%s", code, out)
-				}
-				h.call("adopt", "fast").fails(says)
+				h.call("volumes").Ends(0, says).Counts("unknown\n", len(volumes))
+				h.call("adopt", "fast").Fails(says)
 			}
-			h.call("prepare", "fast", "--new-cluster").ends(0)
+			h.call("prepare", "fast", "--new-cluster").Ends(0)
 			w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 			if m := h.marker(h.ours("pool.json")); m["cluster"] == "any" || m["cluster"] == "another" || m["node"] != h.node {
 				t.Errorf("the marker is %v", m)
@@ -236,9 +241,7 @@ func TestOtherCluster(t *testing.T) {
 // The API server of another cluster responds for a while under the address of the pool's own:
 // nothing is done, and the pool opens without a restart when its own cluster is back.
 func TestOtherClusterForAWhile(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a")
-	door := w.behindDoor(h)
+	w, h, door := hostBehindDoor(t)
 	volumes := h.run().emptyAndFull()
 	h.stop()
 	door.instead(func(out http.ResponseWriter, r *http.Request) bool {
@@ -278,9 +281,7 @@ func (h *host) strange(volumes []string) {
 // A pool whose marker names no owner, with volumes that the cluster knows, learns whose it is without a
 // word; one whose daemon may not know the cluster works as before, and says so once.
 func TestOwnerIsLearnt(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	volumes := h.emptyAndFull()
+	w, h, volumes := hostWithVolumes(t)
 	h.stop()
 	h.forgetOwner()
 	h.run()
@@ -294,9 +295,7 @@ func TestOwnerIsLearnt(t *testing.T) {
 
 // An object of any name and label for a record's claim keeps the volume, though nothing watches it.
 func TestObjectOfAnotherName(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	volumes := h.emptyAndFull()
+	w, h, volumes := hostWithVolumes(t)
 	h.stop()
 	pv := w.Volume(volumes[0])
 	again := pv.DeepCopy()
@@ -305,9 +304,9 @@ func TestObjectOfAnotherName(t *testing.T) {
 	again.Spec.ClaimRef.ResourceVersion = ""
 	createIn(w, w.pvs(), again)
 	w.Cleanup(func() { _ = w.pvs().Delete(w.Ctx, again.Name, metav1.DeleteOptions{}) })
-	w.forceOff(pv.Name)
+	w.ForceOff(pv.Name)
 	w.DeleteClaim("empty")
-	w.Eventually("the claim is gone", func() bool { all, err := w.claims(); return err == nil && !contains(all, "empty") })
+	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "empty"))
 	h.run()
 	w.claim("later", w.Class("later", immediate), "1Mi") // the records were compared before
 	volumes = append(volumes, w.Bound("later").Name)
@@ -321,9 +320,7 @@ func TestClusterUnknown(t *testing.T) {
 	w.oldRights(h)
 	h.run()
 	volumes := h.emptyAndFull()
-	if n := strings.Count(h.Log(), "the cluster cannot be told from others"); n != 1 {
-		t.Errorf("the log says %d times that the cluster is not known", n)
-	}
+	h.logged().Counts("the cluster cannot be told from others", 1)
 	if m := h.marker(h.ours("pool.json")); m["cluster"] != nil || m["node"] != h.node {
 		t.Errorf("the marker is %v", m)
 	}
@@ -354,26 +351,20 @@ func TestNetworkFilesystem(t *testing.T) {
 	mount := hosttestDir(t, "net")
 	hosttest.SetImmutable(t, mount, true)
 	hungfs.MountAs(t, mount, "fuse.sshfs", "root@files:/export")
-	h := w.hostAt(mount, "a", "exclusive = true")
-	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
-	h.run()
+	h := w.hostAt(mount, "a", "exclusive = true").joins().run()
 	h.emptyAndFull()
 	volumes := h.tree()
 	text := h.config()
-	w.Must(h.Configure(strings.Replace(text, "exclusive = true", "", 1)))
-	w.Must(h.Signal(syscall.SIGHUP))
+	h.reload(strings.Replace(text, "exclusive = true", "", 1))
 	h.wantClosed("NetworkFilesystem", "(fuse.sshfs, root@files:/export) can be mounted on other nodes, too")
 	for _, command := range []string{"prepare", "check"} {
-		h.call(command, "fast").fails("can be mounted on other nodes, too", `scope = "shared"`)
+		h.call(command, "fast").Fails("can be mounted on other nodes, too", `scope = "shared"`)
 	}
-	w.Must(h.Configure(strings.Replace(text, "exclusive = true", `scope = "shared"`, 1)))
-	w.Must(h.Signal(syscall.SIGHUP))
+	h.reload(strings.Replace(text, "exclusive = true", `scope = "shared"`, 1))
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	// And the volumes that were made with the scope before are spoken of.
-	w.Eventually("check warns of the scope before", func() bool {
-		out, code := h.Call("check")
-		return code == 0 && strings.Contains(out, "warning ScopeChanged") && strings.Contains(out, "(node: 2)")
-	})
-	w.Eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
+	h.call("check").Becomes("warning ScopeChanged", "(node: 2)")
+	h.call("check").Ends(0)
+	h.said("reason=ScopeChanged", 1)
 	h.wantTree(volumes...)
 }

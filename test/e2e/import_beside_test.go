@@ -65,12 +65,11 @@ func TestImportBesideOldDaemon(t *testing.T) {
 			a, b := w.newHost("a").quiet(), w.newHost("b").quiet()
 			cable, class := w.cable(a), w.Class("c", immediate)
 			a.run()
-			data, other := a.writes("data", class), a.writes("other", class)
+			data, other := a.made("data", class), a.made("other", class)
 			tree := a.tree()
 			cable.cut()
 			w.Must(w.notReady(a.node))
 			a.silent()
-			hosttest.Unmount(t, b.mount)
 			disk := a.image
 			if copied {
 				hosttest.Run(t, "fsfreeze", "--freeze", a.mount)
@@ -79,14 +78,10 @@ func TestImportBesideOldDaemon(t *testing.T) {
 			} else {
 				hosttest.Unmount(t, a.mount)
 			}
-			w.Must(os.RemoveAll(b.Path("state", "pools"))) // it has never seen the disk
-			disk.Mount(t, b.mount)
-			b.onAnotherMachine().run()
+			b.plugs(disk).onAnotherMachine().run()
 			k := w.killer()
 			k.toTheEnd(b, "import", "fast", "--from-node", a.node)
-			if len(k.at) < 2*enough {
-				t.Errorf("killed at %q", k.at)
-			}
+			k.diedAt(2 * enough)
 			moved := b.follows("data")
 			b.follows("other")
 			file := filepath.Join(b.mount, data.Name, "data")
@@ -100,10 +95,7 @@ func TestImportBesideOldDaemon(t *testing.T) {
 				a.wantTree(slices.Concat(tree, pool.Of(later))...)
 			}
 			w.Removes("other", other.Name)
-			w.Eventually("what is deleted goes on the new node", func() bool {
-				_, err := os.Stat(filepath.Join(b.mount, other.Name))
-				return os.IsNotExist(err)
-			})
+			w.vanishes(filepath.Join(b.mount, other.Name))
 			if copied {
 				a.wantData(filepath.Join(a.mount, other.Name), "other")
 				a.wantData(filepath.Join(a.mount, data.Name), "data")

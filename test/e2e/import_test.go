@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"cmp"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,7 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -41,12 +41,13 @@ func (h *host) unplugs() {
 	hosttest.Unmount(h.w, h.mount)
 }
 
-// plugs puts another host's disk into this one, which has never seen it, and starts the daemon.
+// plugs puts a disk into the host, which has never seen it, in the place of its own, if it has one.
 func (h *host) plugs(image hosttest.Image) *host {
 	h.w.Helper()
+	_ = unix.Unmount(h.mount, 0)
 	h.w.Must(os.RemoveAll(h.Path("state", "pools")))
 	image.Mount(h.w, h.mount)
-	return h.run()
+	return h
 }
 
 // follows wants a volume to be the host's, bound, and to have its data, and returns it.
@@ -67,15 +68,6 @@ func (h *host) follows(claim string) *corev1.PersistentVolume {
 	return pv
 }
 
-// writes makes a claim of a class on the host, and puts a file into its volume.
-func (h *host) writes(name, class string) *corev1.PersistentVolume {
-	h.w.Helper()
-	pv := h.w.bound(name, class, "1Mi", annotate(provisionOnNode, h.node))
-	file := filepath.Join(h.mount, pv.Name, "data")
-	h.w.Must(os.WriteFile(file, []byte(name), 0o600))
-	return pv
-}
-
 // A disk moves to another host, where the pool has another path: every volume follows, whatever its
 // source, and the snapshot, too, however often the call is killed. What was released stays so, and
 // what was being removed is removed there. A StatefulSet goes on with its data. Refused are a
@@ -92,53 +84,42 @@ func TestImport(t *testing.T) {
 	w.stateful(w.Class("w", wait))
 	set := w.Bound("data-set-0")
 	w.Must(os.WriteFile(filepath.Join(a.mount, set.Name, "data"), []byte("data-set-0"), 0o600))
-	data := a.writes("data", host)
-	a.writes("local", local)
-	a.writes("csi", csi)
-	kept, going := a.writes("kept", host), a.writes("going", host)
-	archived, adopted := a.writes("archived", host), peerNamed("rancher").made(a, "adopted")
+	data := a.made("data", host)
+	a.made("local", local)
+	a.made("csi", csi)
+	kept, going := a.made("kept", host), a.made("going", host)
+	archived, adopted := a.made("archived", host), peerNamed("rancher").made(a, "adopted")
 	a.adopts()
-	content := s.ask("snap", data, w.Provisioner, "Delete")
-	s.ready("snap", content)
+	content, _ := s.take("snap", data)
 	b, c := w.newHost("b", `snapshots = "copy"`).quiet(), w.newHost("c").quiet().run()
 	b.aliased(allPeers()...)
 	other := c.made("other", host)
 	a.Kill()
 	a.cutShort(archived, "archive", true)
 	a.unplugs()
-	w.retain(kept.Name)
+	w.Retain(kept.Name)
 	w.DeleteClaim("kept", "going", "archived")
-	w.deleteVolume(going.Name)
-	hosttest.Unmount(t, b.mount)
-	b.plugs(a.image)
+	w.DeleteVolume(going.Name)
+	b.plugs(a.image).run()
 	k, args := w.killer(), []string{"import", "fast", "--from-node", a.node}
 	admin := append(slices.Clone(args), "--kubeconfig", k.kubeconfig())
-	b.call(admin...).ends(1, "is there and Ready")
+	b.call(admin...).Ends(1, "is there and Ready")
 	w.Must(w.notReady(a.node))
-	out, code := b.Call(append(admin, "--dry-run")...)
+	out := b.call(append(admin, "--dry-run")...).Ends(1).Out
 	golden(t, "import-dry-run", strings.NewReplacer(content, "CONTENT", set.Name, "PV-of-set").
 		Replace(b.told(strings.ReplaceAll(out, a.node, "FORMER"), data, kept, going, archived,
 			adopted)))
-	if code != 1 {
-		t.Errorf("--dry-run: exit code %d", code)
-	}
 	w.deletePod("set-0")
 	w.Eventually("the pod is not on the node", func() bool { return w.nodeOf("set-0") != a.node })
 	k.toTheEnd(b, args...)
-	if len(k.at) < 3*enough {
-		t.Errorf("killed at %q", k.at)
-	}
+	k.diedAt(3 * enough)
 	for _, name := range []string{"data-set-0", "data", "local", "csi"} {
 		b.follows(name)
 		w.event(w.get(name), "VolumeMoved")
 	}
-	w.Eventually("the pod runs where its data is", func() bool {
-		return w.nodeOf("set-0") == b.node
-	})
+	w.runsOn("set-0", b) // where its data is
 	for _, node := range []string{a.node, b.node} {
-		told, err := w.WaitEvent(w.Soon(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: node, UID: types.UID(node)}}, "VolumeMoved")
-		w.Must(err)
+		told := w.event(w.nodeObject(node), "VolumeMoved")
 		if !strings.HasSuffix(told.Message, "from node "+a.node+" to node "+b.node) {
 			t.Errorf("node %s was told %q", node, told.Message)
 		}
@@ -172,9 +153,9 @@ func TestImport(t *testing.T) {
 	b.unplugs()
 	w.Must(w.nodes().Delete(w.Ctx, b.node, metav1.DeleteOptions{}))
 	w.deletePod("set-0")
-	a.plugs(a.image)
+	a.plugs(a.image).run()
 	admin[3] = b.node
-	a.call(admin...).ends(0)
+	a.call(admin...).Ends(0)
 	for _, name := range []string{"data-set-0", "data", "csi"} {
 		a.follows(name)
 	}
@@ -186,27 +167,22 @@ func TestImport(t *testing.T) {
 func TestImportSecondDisk(t *testing.T) {
 	w := newEnvironment(t)
 	a := w.newHost("a").quiet().run()
-	a.writes("data", w.Class("c", immediate))
+	a.made("data", w.Class("c", immediate))
 	b, c := w.newHost("b").quiet(), w.newHost("c").quiet()
 	a.unplugs()
 	w.Must(w.nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
-	c.image = a.image.Copy(t)
-	hosttest.Unmount(t, c.mount)
-	c.image.Mount(t, c.mount)
-	w.Must(os.RemoveAll(c.Path("state", "pools")))
-	hosttest.Unmount(t, b.mount)
-	b.plugs(a.image)
+	c.plugs(a.image.Copy(t))
+	b.plugs(a.image).run()
 	args := []string{"import", "fast", "--from-node", a.node}
-	out := b.call(args...).ends(0)
+	out := b.call(args...).Ends(0).Out
 	w.shows(out, a.node, "node-a", "bad-days.md", "A node is dead, its disk is not")
 	pv, marker := b.follows("data"), c.marker(c.ours("pool.json"))
-	out, code := c.Call(args...)
-	want := "is on node " + b.node + " by now, which has another disk with the same records"
-	if code != 1 || !strings.Contains(out, want) ||
-		!reflect.DeepEqual(c.marker(c.ours("pool.json")), marker) {
-		t.Errorf("a second disk: exit code %d\n%s", code, out)
+	c.call(args...).Ends(1,
+		"is on node "+b.node+" by now, which has another disk with the same records")
+	if now := c.marker(c.ours("pool.json")); !reflect.DeepEqual(now, marker) {
+		t.Errorf("the marker is %v, was %v", now, marker)
 	}
-	out = c.call(append(args, "--force="+a.node)...).ends(0, "0 moved, 1 left, 0 refused")
+	c.call(append(args, "--force="+a.node)...).Ends(0, "0 moved, 1 left, 0 refused")
 	owner := c.marker(c.ours("pool.json"))["node"]
 	if now := w.Volume(pv.Name); now.UID != pv.UID || owner != c.node {
 		t.Errorf("the volume is %+v, the marker %v", now.ObjectMeta, c.marker(c.ours("pool.json")))
@@ -218,7 +194,7 @@ func TestImportSecondDisk(t *testing.T) {
 func TestImportGoesOn(t *testing.T) {
 	w := newEnvironment(t)
 	a := w.newHost("a").quiet().run()
-	before := a.writes("data", w.Class("c", immediate))
+	before := a.made("data", w.Class("c", immediate))
 	h, k := a, w.killer()
 	for _, kind := range []string{"DELETE persistentvolumes", "PATCH persistentvolumes"} {
 		k.kinds[kind] = enough
@@ -227,15 +203,13 @@ func TestImportGoesOn(t *testing.T) {
 		next := w.newHost(name).quiet()
 		h.unplugs()
 		w.Must(w.nodes().Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
-		hosttest.Unmount(t, next.mount)
-		next.plugs(a.image)
-		args := []string{"import", "fast", "--from-node", h.node, "--kubeconfig", k.kubeconfig()}
+		next.plugs(a.image).run()
+		args := []string{"import", "fast", "--from-node", h.node}
 		if h = next; name == "c" {
-			h.call(args...).ends(0)
+			h.call(append(args, "--kubeconfig", k.kubeconfig())...).Ends(0)
 			break
 		}
-		k.cmd = h.Command(args...)
-		if out, err := k.cmd.CombinedOutput(); !k.died {
+		if out, err := k.once(h, args...); !k.died {
 			t.Fatalf("not killed: %v\n%s", err, out)
 		}
 		w.Must(w.WaitVolumeGone(w.Soon(), before.Name))
@@ -254,9 +228,9 @@ func TestImportNewCluster(t *testing.T) {
 	csi := w.Class("csi", immediate, fixture.Parameters("source", "csi"))
 	volumes := map[string]*corev1.PersistentVolume{}
 	for _, name := range []string{"data", "own", "taken"} {
-		volumes[name] = a.writes(name, old)
+		volumes[name] = a.made(name, old)
 	}
-	volumes["csi"] = a.writes("csi", csi)
+	volumes["csi"] = a.made("csi", csi)
 	a.unplugs()
 	w.Must(w.nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
 	k := w.killer()
@@ -264,24 +238,17 @@ func TestImportNewCluster(t *testing.T) {
 		w.DeleteClaim(name)
 	}
 	b := w.newHost("b").quiet()
-	b.call(k.forgets(a)...).ends(0)
+	b.call(k.forgets(a)...).Ends(0)
 	w.claim("taken", old, "1Mi", annotate(provisionOnNode, "nobody"))
-	hosttest.Unmount(t, b.mount)
-	a.image.Mount(t, b.mount)
-	w.Must(os.RemoveAll(b.Path("state", "pools")))
-	marker := b.marker(b.ours("pool.json"))
-	marker["cluster"] = "another"
-	text := need(json.Marshal(marker))(w)
-	w.Must(os.WriteFile(b.ours("pool.json"), text, 0o600))
+	b.plugs(a.image)
+	b.editMarkers(func(m map[string]any) { m["cluster"] = "another" }, b.ours("pool.json"))
 	b.run()
 	args := []string{"import", "fast", "--new-cluster", "--from-node", a.node}
-	b.call("import", "fast", "--new-cluster").ends(1, "--from-node "+a.node)
-	b.call(append(args, "--dry-run")...).ends(1, "3 would be made, 0 left, 1 refused")
+	b.call("import", "fast", "--new-cluster").Ends(1, "--from-node "+a.node)
+	b.call(append(args, "--dry-run")...).Ends(1, "3 would be made, 0 left, 1 refused")
 	k.fails = true // one claim is refused
 	k.toTheEnd(b, append(args, "--claims", "--class", old+"="+class)...)
-	if len(k.at) < 2*enough {
-		t.Errorf("killed at %q", k.at)
-	}
+	k.diedAt(2 * enough)
 	for _, name := range []string{"data", "own", "csi"} {
 		if pv := b.follows(name); pv.Name != volumes[name].Name || pv.UID == volumes[name].UID {
 			t.Errorf("claim %s has volume %s", name, pv.Name)
@@ -299,8 +266,8 @@ func TestImportNewCluster(t *testing.T) {
 	w.Removes("data", volumes["data"].Name)
 	w.DeleteClaim("taken")
 	args = []string{"import", "fast", "--new-cluster", "--claims"}
-	b.call(args...).ends(1, "an administrator's kube")
-	b.call(append(args, "--kubeconfig", k.kubeconfig())...).ends(0)
+	b.call(args...).Ends(1, "an administrator's kube")
+	b.call(append(args, "--kubeconfig", k.kubeconfig())...).Ends(0)
 	b.follows("taken")
 }
 
@@ -313,11 +280,11 @@ func TestImportOfTheSameNode(t *testing.T) {
 	s := w.snapshots()
 	a := w.newHost("a", `snapshots = "copy"`).quiet().run()
 	class := w.Class("c", immediate)
-	before := a.writes("data", class)
-	s.ready("snap", s.ask("snap", before, w.Provisioner, "Delete"))
-	a.writes("used", class)
+	before := a.made("data", class)
+	s.take("snap", before)
+	a.made("used", class)
 	w.pod("uses", []string{a.node}, "used")
-	w.Eventually("the pod is there", func() bool { return w.nodeOf("uses") == a.node })
+	w.runsOn("uses", a)
 	label := `{"metadata":{"labels":{"kubernetes.io/hostname":"renamed-` + a.node + `"}}}`
 	patchIn(w, w.nodes(), a.node, label)
 	a.unplugs()
@@ -325,14 +292,15 @@ func TestImportOfTheSameNode(t *testing.T) {
 	b.label = "renamed-" + a.node
 	b.run()
 	k, args := w.killer(), []string{"import", "fast", "--from-node", a.node}
-	b.call(append(args, "--dry-run")...).ends(1, "1 would be moved, 0 left, 1 refused")
+	b.call(append(args, "--dry-run")...).Ends(1, "1 would be moved, 0 left, 1 refused")
 	k.fails = true // of the one that is used
 	k.toTheEnd(b, args...)
-	if pv := b.follows("data"); pv.UID == before.UID || len(k.at) < 6 {
-		t.Errorf("killed at %q", k.at)
+	k.diedAt(6)
+	if pv := b.follows("data"); pv.UID == before.UID {
+		t.Error("the volume is the one of before")
 	}
 	w.deletePod("uses")
-	b.call(args...).ends(0, "1 moved, 0 left")
+	b.call(args...).Ends(0, "1 moved, 0 left")
 	b.follows("used")
-	b.call(args...).ends(0, "0 moved, 0 left")
+	b.call(args...).Ends(0, "0 moved, 0 left")
 }

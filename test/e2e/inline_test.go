@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
@@ -40,15 +39,22 @@ func (w *environment) inlinePage(t *testing.T) (*corev1.CSIVolumeSource, string)
 	return nil, ""
 }
 
+// inlineHost is a host whose daemon runs, with a node service that makes inline volumes.
+func (w *environment) inlineHost(extra ...string) (h *host, root string, node *csinode.Service) {
+	w.Helper()
+	root = w.kubeletRoot()
+	h = w.newHost("a", extra...).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
+	return h, root, w.startNodeService(csinode.Options{Root: root, Driver: w.Provisioner,
+		Command: h.Command, Log: h.Path("csi.log"), Inline: true})
+}
+
 // The inline volume of docs/csi.md: it is made when its pod starts and gone when that has ended,
 // also if the daemon was away at the end, or the node service and all with it. What a pod has
 // stays.
 func TestInlineVolume(t *testing.T) {
 	w := newEnvironment(t)
 	source, key := w.inlinePage(t)
-	root := w.kubeletRoot()
-	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96), "a", strings.ReplaceAll(key, "20Gi", "32Mi")).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
-	node := w.startNodeService(csinode.Options{Root: root, Driver: w.Provisioner, Command: h.Command, Log: h.Path("csi.log"), Inline: true})
+	h, root, node := w.inlineHost(strings.ReplaceAll(key, "20Gi", "32Mi"))
 	source.VolumeAttributes["storagePool"], source.VolumeAttributes["size"] = "fast", "16Mi"
 	of := func(uid string) csinode.Volume { return csinode.Inline(uid, "scratch", source.VolumeAttributes) }
 	a, b := of("u-a"), of("u-b")
@@ -56,7 +62,7 @@ func TestInlineVolume(t *testing.T) {
 	w.Must(errors.Join(node.Publish(w.Soon(), "u-a", a), node.Publish(w.Soon(), "u-b", b)))
 	w.Must(os.WriteFile(filepath.Join(node.Target("u-a", "scratch"), "file"), []byte("x"), 0o600))
 	h.wantTree(pool.Of(a.PV, b.PV)...)
-	h.call("volumes").ends(0, "inline", "default/pod")
+	h.call("volumes").Ends(0, "inline", "default/pod")
 	if err := node.Publish(w.Soon(), "u-c", of("u-c")); err == nil || !strings.Contains(err.Error(), "of 32.0 MiB for all inline volumes (inline_volumes) 32.0 MiB are promised") {
 		t.Errorf("a third one: %v", err)
 	}
@@ -79,9 +85,7 @@ func TestInlineVolume(t *testing.T) {
 // at its pools, and is not refused.
 func TestInlineVolumeWaits(t *testing.T) {
 	w := newEnvironment(t)
-	root := w.kubeletRoot()
-	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96), "a", `source = "csi"`, `inline_volumes = "32Mi"`).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()
-	node := w.startNodeService(csinode.Options{Root: root, Driver: w.Provisioner, Command: h.Command, Log: h.Path("csi.log"), Inline: true})
+	h, _, node := w.inlineHost(`source = "csi"`, `inline_volumes = "32Mi"`)
 	a := csinode.Inline("u-a", "scratch", map[string]string{"size": "16Mi"})
 	for range 5 {
 		h.stop()

@@ -44,10 +44,7 @@ func (w *environment) startNodeService(o csinode.Options) *csinode.Service {
 // reads wants a pod to have the volume's data.
 func (h *host) reads(s *csinode.Service, pod string, pv *corev1.PersistentVolume) {
 	h.w.Helper()
-	data, err := os.ReadFile(filepath.Join(s.Target(pod, pv.Name), "data"))
-	if err != nil || string(data) != pv.Spec.ClaimRef.Name {
-		h.w.Errorf("%s reads %q, %v", pod, data, err)
-	}
+	h.wantData(s.Target(pod, pv.Name), pv.Spec.ClaimRef.Name)
 }
 
 // A volume of kubevirt's CSI driver with its own object, which a pod uses all the time: adopted as

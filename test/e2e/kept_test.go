@@ -16,42 +16,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-func (w *environment) patchVolume(name string, kind types.PatchType, patch string) {
-	w.Helper()
-	need(w.pvs().Patch(w.Ctx, name, kind, []byte(patch), metav1.PatchOptions{}))(w)
-}
-
-func (w *environment) retain(name string) {
-	w.Helper()
-	w.patchVolume(name, types.MergePatchType, `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`)
-}
-
-func (w *environment) deleteVolume(name string) {
-	w.Helper()
-	w.Must(w.pvs().Delete(w.Ctx, name, metav1.DeleteOptions{}))
-}
-
-// removesVolume deletes a volume object and waits until it is gone.
-func (w *environment) removesVolume(name string) {
-	w.Helper()
-	w.deleteVolume(name)
-	w.Must(w.WaitVolumeGone(w.Soon(), name))
-}
-
-// forceOff deletes a volume object without its daemon.
-func (w *environment) forceOff(name string) {
-	w.Helper()
-	w.deleteVolume(name)
-	w.force(name)
-}
-
-// force is what the documents say about an object whose finalizer no daemon takes off any more.
-func (w *environment) force(name string) {
-	w.Helper()
-	w.patchVolume(name, types.JSONPatchType, `[{"op":"remove","path":"/metadata/finalizers"}]`)
-	w.Must(w.WaitVolumeGone(w.Soon(), name))
-}
-
 // cutShort makes a volume whose claim is deleted while the daemon is dead, which died when it had
 // moved the directory to the trash, or to the archive with or without the record.
 func (h *host) cutShort(pv *corev1.PersistentVolume, into string, record bool) {
@@ -74,14 +38,12 @@ func (h *host) wantData(path, want string) {
 // is put back, and what has none any more is kept where it is, and told. Then it can be used again,
 // or removed, as the documents say.
 func TestDecidedOtherwise(t *testing.T) {
-	w := newEnvironment(t)
-	h, address := w.served("a")
-	class := w.Class("c", immediate)
+	w, h, class := servingHost(t)
 	pvs, all := map[string]*corev1.PersistentVolume{}, []string{}
 	for _, name := range []string{"retained", "forced", "again", "released", "cleared", "archived", "halved"} {
 		pvs[name] = h.made(name, class)
 	}
-	orphaned := w.records("VolumesOrphaned", address)
+	orphaned := h.records("VolumesOrphaned")
 	h.Kill()
 	for name, pv := range pvs {
 		switch name {
@@ -94,15 +56,15 @@ func TestDecidedOtherwise(t *testing.T) {
 		w.Phase(pv.Name, corev1.VolumeReleased)
 		switch name {
 		case "cleared":
-			w.patchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)
+			w.PatchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)
 		case "released":
-			w.retain(pv.Name)
+			w.Retain(pv.Name)
 		default:
-			w.retain(pv.Name)
-			w.deleteVolume(pv.Name)
+			w.Retain(pv.Name)
+			w.DeleteVolume(pv.Name)
 		}
 		if name == "forced" || name == "again" {
-			w.force(pv.Name)
+			w.Force(pv.Name)
 			all = append(all, "ours/trash/"+pv.Name, "ours/volumes/"+pv.Name+".json")
 			continue
 		}
@@ -117,9 +79,8 @@ func TestDecidedOtherwise(t *testing.T) {
 		w.event(w.Volume(pvs[name].Name), "VolumePutBack")
 	}
 	w.Phase(pvs["cleared"].Name, corev1.VolumeAvailable)
-	w.Eventually("the two that were forced off are told", func() bool {
-		return strings.Contains(h.Log(), pvs["forced"].Name) && strings.Count(h.Log(), "reason=Orphaned") == 2
-	})
+	h.said("reason=Orphaned", 2) // of the two that were forced off
+	h.logged().Counts("reason=Orphaned", 2).Says(pvs["forced"].Name)
 	orphaned.Fires()
 	out, _ := h.Call("volumes")
 	for name, state := range map[string]string{"forced": "orphaned", "again": "orphaned", "retained": "retained", "archived": "retained", "released": "retained", "cleared": "available"} {
@@ -140,10 +101,7 @@ func TestDecidedOtherwise(t *testing.T) {
 	// To remove what was forced off: its directory, and the record follows.
 	w.Must(os.RemoveAll(filepath.Join(h.ours("trash"), pvs["forced"].Name)))
 	w.Must(h.Signal(syscall.SIGHUP))
-	w.Eventually("the record of what was removed by hand goes", func() bool {
-		_, err := os.Stat(h.record(pvs["forced"].Name))
-		return os.IsNotExist(err)
-	})
+	w.vanishes(h.record(pvs["forced"].Name))
 	orphaned.Resolves()
 }
 
@@ -176,9 +134,7 @@ func line(text, name string) string {
 // is whole in the archive is put back, with its record or without, and no event says that a claim
 // should be deleted. When the claims are deleted once more, all is archived again.
 func TestArchivedComesBack(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a", `on_delete = "archive"`).run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t, `on_delete = "archive"`)
 	one, half := h.made("one", class), h.made("half", class)
 	h.Kill()
 	h.cutShort(one, "archive", true)
@@ -190,9 +146,7 @@ func TestArchivedComesBack(t *testing.T) {
 	h.wantTree(pool.Of(one.Name, half.Name)...)
 	h.wantData(cluster.PathOf(one), "one")
 	h.wantData(cluster.PathOf(half), "half")
-	if strings.Contains(h.Log(), "VolumeLost") {
-		t.Errorf("a volume that is whole is called lost:\n%s", h.Log())
-	}
+	h.logged().Lacks("VolumeLost")
 	var all []string
 	for _, pv := range []*corev1.PersistentVolume{one, half} {
 		w.Removes(pv.Spec.ClaimRef.Name, pv.Name)
@@ -204,9 +158,7 @@ func TestArchivedComesBack(t *testing.T) {
 // A volume was made and not published, and then the pattern of directories is another one: the
 // claim gets the directory that was made for it.
 func TestDirectoryOfAnotherPattern(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a")
-	door := w.behindDoor(h)
+	w, h, door := hostBehindDoor(t)
 	door.instead(func(out http.ResponseWriter, r *http.Request) bool {
 		refused := r.Method == http.MethodPost && r.URL.Path == "/api/v1/persistentvolumes"
 		if refused {

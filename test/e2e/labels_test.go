@@ -14,23 +14,21 @@ import (
 // as what it is, and told, whether the daemon made it so, a backup program brought it back, or its
 // claim is gone. With its labels all goes on.
 func TestLabelsLost(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	relabel := func(pv *corev1.PersistentVolume, node string) {
 		labels := `{"hostpath-provisioner/node":` + node + `,"hostpath-provisioner/pool":"fast"}`
-		w.patchVolume(pv.Name, types.MergePatchType, `{"metadata":{"labels":`+labels+`}}`)
+		w.PatchVolume(pv.Name, types.MergePatchType, `{"metadata":{"labels":`+labels+`}}`)
 	}
 	stripped, theirs := h.made("stripped", class), h.made("theirs", class)
 	released, kept := h.made("released", class), h.made("kept", class)
-	w.patchVolume(stripped.Name, types.MergePatchType, `{"metadata":{"labels":null}}`)
+	w.PatchVolume(stripped.Name, types.MergePatchType, `{"metadata":{"labels":null}}`)
 	relabel(theirs, `"another"`)
 	relabel(released, "null")
 	w.DeleteClaim("released")
 	w.Phase(released.Name, corev1.VolumeReleased)
-	w.retain(kept.Name)
+	w.Retain(kept.Name)
 	w.DeleteClaim("kept")
-	w.removesVolume(kept.Name)
+	w.RemovesVolume(kept.Name)
 	kept.Labels = nil
 	h.useAgain(kept, class)
 	w.Must(h.Signal(syscall.SIGHUP))
@@ -57,11 +55,9 @@ func TestLabelsLost(t *testing.T) {
 // An object that lost the annotation by which kube-controller-manager leaves it to its provisioner
 // is told, while it is bound and when its claim is gone; and set right, it is removed.
 func TestProvisionerLost(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	annotate := func(pv *corev1.PersistentVolume, by string) {
-		w.patchVolume(pv.Name, types.MergePatchType,
+		w.PatchVolume(pv.Name, types.MergePatchType,
 			`{"metadata":{"annotations":{"pv.kubernetes.io/provisioned-by":`+by+`}}}`)
 	}
 	bound, failed := h.made("bound", class), h.made("failed", class)
@@ -83,9 +79,7 @@ func TestProvisionerLost(t *testing.T) {
 // A node whose hostname label changes gets no pod of the volumes that are on it: they say so, and
 // what is made later is right.
 func TestNodeRelabelled(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	pv := h.made("before", class)
 	relabel := func(hostname string) {
 		patchIn(w, w.nodes(), h.node, `{"metadata":{"labels":{"kubernetes.io/hostname":"`+hostname+`"}}}`)

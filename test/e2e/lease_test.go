@@ -12,13 +12,11 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
@@ -40,15 +38,19 @@ func (w *environment) behindDoor(n *host) *door {
 	return d
 }
 
+// hostBehindDoor is a test's environment with a host behind a door, whose daemon does not run yet.
+func hostBehindDoor(t *testing.T) (w *environment, h *host, d *door) {
+	t.Helper()
+	w = newEnvironment(t)
+	h = w.newHost("a")
+	return w, h, w.behindDoor(h)
+}
+
 // through has the daemon reach the API server by a proxy.
 func (h *host) through(address string, authority []byte) {
 	h.w.Helper()
 	file := h.Path("kubeconfig")
-	kubeconfig := need(clientcmd.LoadFromFile(file))(h.w)
-	for _, c := range kubeconfig.Clusters {
-		c.Server, c.CertificateAuthorityData = address, authority
-	}
-	h.w.Must(clientcmd.WriteToFile(*kubeconfig, file))
+	h.w.Must(cluster.Redirect(file, file, address, authority))
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +103,7 @@ func (w *environment) handOver(holder string) {
 // trash can be put back as long as its object is there. With the lease again it goes on.
 func TestSharedLeaseLostInTheMiddle(t *testing.T) {
 	w := newEnvironment(t)
-	n := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})[0]
+	n := w.sharedBy([]string{"a"})[0]
 	door := w.behindDoor(n.host)
 	n.run()
 	class := w.Class("c", immediate)
@@ -154,7 +156,7 @@ func TestSharedPausedBeforeMaking(t *testing.T) {
 	// Alone: for a claim of another test the daemon may count the nodes, too, and it does that once
 	// a minute.
 	w := ownEnvironment(t)
-	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
+	nodes := w.sharedBy([]string{"a", "b"})
 	late, other := nodes[0], nodes[1]
 	ends := make(chan struct{})
 	defer close(ends)

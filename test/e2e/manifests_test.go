@@ -12,16 +12,22 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// says runs a line with kubectl in it, as an administrator does, and returns all that it printed.
-func (w *environment) says(line string) (string, error) {
-	w.Helper()
+// sh runs a line of shell in a directory that is home and has programs of the test, with kubectl,
+// and returns all that it printed.
+func (w *environment) sh(dir, kubeconfig, line string) (string, error) {
 	cmd := exec.CommandContext(w.Ctx, "sh", "-c", line)
+	cmd.Dir = dir
 	cmd.Env = []string{
-		"PATH=" + filepath.Join(rig.Root(), ".build") + ":" + os.Getenv("PATH"),
-		"HOME=" + hosttest.Dir(w), "KUBECONFIG=" + w.Kubeconfig(),
+		"PATH=" + dir + ":" + filepath.Join(rig.Root(), ".build") + ":" + os.Getenv("PATH"),
+		"HOME=" + dir, "KUBECONFIG=" + kubeconfig,
 	}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// says runs a line with kubectl in it, as an administrator does.
+func (w *environment) says(line string) (string, error) {
+	return w.sh(hosttest.Dir(w), w.Kubeconfig(), line)
 }
 
 // kubectl is a line that has to succeed.

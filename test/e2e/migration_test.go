@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,48 +20,31 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // recipe is one page of docs/from-*.md: the blocks that an operator copies.
 type recipe struct{ title, toml, class, forward, back string }
 
-var block = regexp.MustCompile("(?ms)^```([a-z]+)\n(.*?)^```$")
-
 // kinds are the blocks of a recipe, in their order. Others ("text") are for people.
 var kinds = []string{"toml", "yaml", "sh", "sh"}
 
-func recipes(t *testing.T) []recipe {
+func recipes(t *testing.T) (all []recipe) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(rig.Root(), "docs", "from-*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []recipe
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := recipe{}
-		first, page, _ := strings.Cut(string(text), "\n")
-		r.title = strings.TrimPrefix(first, "# From ")
-		into := []*string{&r.toml, &r.class, &r.forward, &r.back}
-		i := 0
-		for _, m := range block.FindAllStringSubmatch(page, -1) {
-			if m[1] == "text" {
-				continue
+	for _, file := range need(filepath.Glob(filepath.Join(rig.Root(), "docs", "from-*.md")))(t) {
+		first, _, _ := strings.Cut(string(need(os.ReadFile(file))(t)), "\n")
+		var is, texts []string
+		for _, b := range need(pages.Open(rig.Root()).Blocks(filepath.Base(file)))(t) {
+			if b.Language != "text" {
+				is, texts = append(is, b.Language), append(texts, b.Text)
 			}
-			if i >= len(into) || m[1] != kinds[i] {
-				t.Fatalf("%s: block %d is of %q", r.title, i+1, m[1])
-			}
-			*into[i] = m[2]
-			i++
 		}
-		if r.back == "" {
-			t.Fatalf("%s: a block is missing", r.title)
+		if !slices.Equal(is, kinds) {
+			t.Fatalf("%s: the blocks are of %q", first, is)
 		}
-		all = append(all, r)
+		title := strings.TrimPrefix(first, "# From ")
+		all = append(all, recipe{title, texts[0], texts[1], texts[2], texts[3]})
 	}
 	if len(all) != len(samplesOf) {
 		t.Fatalf("%d recipes", len(all))
@@ -154,16 +137,7 @@ func (p *place) copySamples(paths *strings.Replacer) {
 // shell runs a line of the page, or one of upstream's, as an operator's shell does.
 func (p *place) shell(line string) {
 	p.w.Helper()
-	built := filepath.Join(rig.Root(), ".build")
-	if _, err := os.Stat(filepath.Join(built, "kubectl")); err != nil {
-		p.w.Fatalf("no kubectl to follow the page with: %v; run: make .build/kubectl", err)
-	}
-	ctx, cancel := context.WithTimeout(p.w.Ctx, limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", line)
-	cmd.Dir = p.dir
-	cmd.Env = []string{"PATH=" + built + ":" + os.Getenv("PATH"), "HOME=" + p.dir, "KUBECONFIG=" + p.kubeconfig}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := p.w.sh(p.dir, p.kubeconfig, line); err != nil {
 		p.w.Fatalf("%s: %v\n%s", strings.TrimSpace(line), err, out)
 	}
 }

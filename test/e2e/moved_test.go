@@ -13,18 +13,13 @@ import (
 // would find its volume. The pool is closed, and nothing is made or removed, until both are as
 // before.
 func TestPoolMoved(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	data, going := h.made("data", class), h.made("going", class)
 	h.Kill()
 	other := w.hostAt(hosttest.PoolMount(w, h.image), "a")
 	w.DeleteClaim("going")
 	other.run()
-	out, _ := other.Call("status")
-	if !strings.Contains(out, "closed: PathChanged") || !strings.Contains(out, h.mount) {
-		t.Errorf("%s", out)
-	}
+	other.call("status").Says("closed: PathChanged", h.mount)
 	waits := w.claim("new", class, "1Mi", annotate(provisionOnNode, h.node))
 	w.refused(waits, "PoolClosed", h.mount)
 	other.wantTree(pool.Of(data.Name, going.Name)...)
@@ -37,13 +32,11 @@ func TestPoolMoved(t *testing.T) {
 // Half of the objects were made again with the new path: the pool is open, and the others are told
 // that their pods look elsewhere.
 func TestHalfThePoolMoved(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	left, again := h.made("left", class), h.made("again", class)
 	h.Kill()
 	other := w.hostAt(hosttest.PoolMount(w, h.image), "a")
-	w.forceOff(again.Name)
+	w.ForceOff(again.Name)
 	again.ResourceVersion, again.UID = "", ""
 	again.Spec.Local.Path = filepath.Join(other.mount, again.Name)
 	createIn(w, w.pvs(), again)
@@ -52,8 +45,6 @@ func TestHalfThePoolMoved(t *testing.T) {
 	if !strings.Contains(told.Message, other.mount) || !strings.Contains(told.Message, h.mount) {
 		t.Errorf("%s", told.Message)
 	}
-	if out, _ := other.Call("status"); strings.Contains(out, "closed") {
-		t.Errorf("%s", out)
-	}
+	other.call("status").Lacks("closed")
 	other.wantTree(pool.Of(left.Name, again.Name)...)
 }

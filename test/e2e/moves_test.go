@@ -21,21 +21,21 @@ func TestNodesSwapped(t *testing.T) {
 	w := newEnvironment(t)
 	class := w.Class("c", immediate)
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	a.writes("of-a", class)
-	b.writes("of-b", class)
-	going := a.writes("going", class)
+	a.made("of-a", class)
+	b.made("of-b", class)
+	going := a.made("going", class)
 	a.unplugs()
 	b.unplugs()
 	w.DeleteClaim("going")
-	a.plugs(b.image)
-	b.plugs(a.image)
+	a.plugs(b.image).run()
+	b.plugs(a.image).run()
 	for _, h := range []*host{a, b} {
-		h.call("status").fails("closed: OtherNode")
+		h.call("status").Fails("closed: OtherNode")
 	}
 	for h, former := range map[*host]*host{a: b, b: a} {
 		args := []string{"import", "fast", "--from-node", former.node}
-		h.call(args...).ends(1, "is there and Ready")
-		h.call(append(args, "--force="+former.node)...).ends(0)
+		h.call(args...).Ends(1, "is there and Ready")
+		h.call(append(args, "--force="+former.node)...).Ends(0)
 	}
 	a.follows("of-b")
 	b.follows("of-a")
@@ -49,7 +49,7 @@ func TestNodeJoinsAgain(t *testing.T) {
 	w := newEnvironment(t)
 	class := w.Class("c", immediate)
 	h := w.newHost("a").run()
-	data, going := h.writes("data", class), h.writes("going", class)
+	data, going := h.made("data", class), h.made("going", class)
 	nodes := w.nodes()
 	node := getIn(w, nodes, h.node)
 	w.Must(nodes.Delete(w.Ctx, h.node, metav1.DeleteOptions{}))
@@ -71,7 +71,7 @@ func TestLargerDisk(t *testing.T) {
 	w := newEnvironment(t)
 	class := w.Class("c", immediate)
 	h := w.newHost("a").run()
-	data, going := h.writes("data", class), h.writes("going", class)
+	data, going := h.made("data", class), h.made("going", class)
 	w.claim("large", class, "150Mi", annotate(provisionOnNode, h.node))
 	w.refused(w.get("large"), "NotEnoughSpace")
 	h.Kill()
@@ -95,9 +95,8 @@ func TestLargerDisk(t *testing.T) {
 // The pool gets another name: it is closed until the marker says so, too, and then its volumes
 // follow.
 func TestPoolRenamed(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	before := h.writes("data", w.Class("c", immediate))
+	w, h, class := oneHost(t)
+	before := h.made("data", class)
 	h.Kill()
 	w.Must(h.Configure(strings.ReplaceAll(h.config(), "[pool.fast]", "[pool.second]")))
 	h.run()
@@ -105,7 +104,7 @@ func TestPoolRenamed(t *testing.T) {
 		{"prepare", "second", "--from-node", h.node, "--from-pool", "fast"},
 		{"import", "second", "--from-node", h.node},
 	} {
-		h.call(args...).ends(0)
+		h.call(args...).Ends(0)
 	}
 	now := h.follows("data")
 	if now.UID == before.UID || now.Labels["hostpath-provisioner/pool"] != "second" {

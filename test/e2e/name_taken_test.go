@@ -16,7 +16,7 @@ func TestNameTaken(t *testing.T) {
 	createIn(w, w.pvs(), stranger)
 	w.pod("user", []string{h.node}, "data")
 	w.event(claim, "VolumeNameTaken")
-	w.deleteVolume(stranger.Name)
+	w.DeleteVolume(stranger.Name)
 	gone := time.Now()
 	w.Must(w.WaitVolumeGone(w.Soon(), stranger.Name))
 	w.Bound("data")

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -25,9 +24,7 @@ func (h *host) twin(config string) *host {
 // Its pool is closed and the message names the first, which is not disturbed; when the first one
 // ends, however it ends, the second one's pool opens by itself.
 func TestSecondDaemonOnThePool(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	one := h.made("one", class)
 
 	config := h.config()
@@ -40,9 +37,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	for i := range 5 {
 		h.made(fmt.Sprint("both-", i), class) // by the first: the second has no pool to do it in
 	}
-	if log := second.Log(); strings.Contains(log, "reason=ProvisioningSucceeded") {
-		t.Errorf("the second daemon provisioned:\n%s", log)
-	}
+	second.logged().Lacks("reason=ProvisioningSucceeded")
 	w.Removes("one", one.Name)
 	if _, err := os.Stat(second.Path("state", "pools", "fast.json")); !os.IsNotExist(err) {
 		t.Errorf("the second daemon remembers a pool that it never had: %v", err)
@@ -55,8 +50,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 	// And back, with a reload that gives the pool up.
 	w.Must(h.Start())
 	w.Must(h.WaitStatus(w.Soon(), fmt.Sprintf("another daemon (pid %d, ", second.PID())))
-	w.Must(second.Configure(strings.Replace(config, h.mount, filepath.Join(filepath.Dir(h.mount), "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1)))
-	w.Must(second.Signal(syscall.SIGHUP))
+	second.reload(strings.Replace(config, h.mount, filepath.Join(filepath.Dir(h.mount), "elsewhere")+"\"\nrequire_mount = false\nimmutable = \"off", 1))
 	w.Must(h.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	w.Must(second.WaitStatus(w.Soon(), "pool fast is closed"))
 	h.made("back", class)
@@ -65,13 +59,12 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 
 // The same filesystem under another path is the same pool: the lock is of the marker.
 func TestSecondDaemonByAnotherPath(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h, class := oneHost(t)
 	config := h.config()
 	door := hosttestDir(t, "door")
 	hosttest.SetImmutable(t, door, true)
 	hosttest.Mount(t, "--bind", h.mount, door)
 	second := h.twin(strings.Replace(config, h.mount, door, 1)).run()
 	w.Must(second.WaitStatus(w.Soon(), fmt.Sprintf("another daemon (pid %d, state directory %s)", h.PID(), h.Path("state"))))
-	h.made("data", w.Class("c", immediate))
+	h.made("data", class)
 }

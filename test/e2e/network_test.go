@@ -3,7 +3,6 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // onFUSE is an immutable mount point with a filesystem on it that can do no more than one on the
@@ -120,21 +118,11 @@ func TestSharedNotImmutable(t *testing.T) {
 
 // What docs/shared.md shows is what a reader gets.
 func TestSharedExample(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", "shared.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := func(language string) string {
-		m := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindStringSubmatch(string(text))
-		if m == nil {
-			t.Fatalf("no %s in docs/shared.md", language)
-		}
-		return m[1]
-	}
+	blocks := documented(t, "shared.md")
 	w := newEnvironment(t)
 	mount := hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96))
 	nodes := w.newNodes(mount, []string{"a", "b", "c"})
-	_, pool, _ := strings.Cut(block("toml"), "[pool.shared]")
+	_, pool, _ := strings.Cut(blocks["toml"][0], "[pool.shared]")
 	for _, n := range nodes {
 		head, _, _ := strings.Cut(n.config(), "[pool.fast]")
 		w.Must(n.Configure(head + "[pool.shared]" + strings.NewReplacer(`"/srv/shared"`, `"`+mount+`"`, `"nfs4"`, `"ext4"`, "device = ", "#device = ").Replace(pool)))
@@ -143,11 +131,11 @@ func TestSharedExample(t *testing.T) {
 	for _, n := range nodes {
 		w.Must(os.RemoveAll(n.Path("state")))
 		w.Must(os.Mkdir(n.Path("state"), 0o700))
-		n.call("prepare", "shared").ends(0)
+		n.call("prepare", "shared").Ends(0)
 		n.run()
 	}
 	objects := strings.NewReplacer("provisioner: hostpath-provisioner", "provisioner: "+w.Provisioner, "\nmetadata:\n", "\nmetadata:\n  namespace: "+w.Namespace+"\n",
-		"name: shared", "name: "+w.Namespace, "storageClassName: shared", "storageClassName: "+w.Namespace, "pool: shared", "pool: shared").Replace(block("yaml"))
+		"name: shared", "name: "+w.Namespace, "storageClassName: shared", "storageClassName: "+w.Namespace, "pool: shared", "pool: shared").Replace(blocks["yaml"][0])
 	objects = strings.Replace(objects, "  namespace: "+w.Namespace+"\n  name: "+w.Namespace+"\nprovisioner", "  name: "+w.Namespace+"\nprovisioner", 1)
 	w.Must(w.Apply(w.Ctx, []byte(objects)))
 	pv := w.Bound("site")

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -26,8 +24,7 @@ func (w *environment) newNodes(mount string, names []string, extra ...string) []
 	for _, name := range names {
 		n := &node{namespace: newNamespace(w.T)}
 		shared := append([]string{`scope = "shared"`}, extra...)
-		n.host = w.hostIn(n.namespace.Enter(), mount, name, shared...)
-		w.Must(w.AddNode(w.Ctx, n.node, map[string]string{corev1.LabelHostname: "host-of-" + n.node}))
+		n.host = w.hostIn(n.namespace.Enter(), mount, name, shared...).joins()
 		all = append(all, n)
 	}
 	return all

@@ -72,31 +72,17 @@ func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 	}
 }
 
-// A node that the cluster does not know yet: the claim is told so, and goes through when it
-// appears.
-func TestUnknownNodeWaits(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.bareHost(hosttest.Mkfs(t, "ext4", 96), "a").run()
-	class := w.Class("c", immediate)
-	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
-	w.refused(claim, "NodeNotFound")
-	w.Must(h.WaitStatus(w.Soon(), "the cluster has no node"))
-	w.Must(w.AddNode(w.Ctx, h.node, nil))
-	w.Bound("data")
-}
-
-// Two daemons never make the same volume, and a daemon's restart changes nothing for a bound claim.
+// A daemon's restart changes nothing for a bound claim.
 func TestRestartChangesNothing(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	pv := h.made("data", w.Class("c", immediate))
+	w, h, class := oneHost(t)
+	pv := h.made("data", class)
 	h.again()
 	if took, code, err := h.Stop(w.Soon()); err != nil || code != 0 {
 		t.Errorf("stopping took %s, exit code %d, %v", took, code, err)
 	}
 	h.wantTree(pool.Of(pv.Name)...)
 	now := w.Volume(pv.Name)
-	if now.ResourceVersion != w.Volume(pv.Name).ResourceVersion || now.Status.Phase != corev1.VolumeBound {
+	if now.ResourceVersion != pv.ResourceVersion || now.Status.Phase != corev1.VolumeBound {
 		t.Errorf("the volume is %s", now.Status.Phase)
 	}
 }

@@ -8,30 +8,13 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // shows waits until a list has each of these texts.
 func (h *host) shows(kubeconfig, what string, want ...string) {
 	h.w.Helper()
-	out := ""
-	for end := time.Now().Add(limit); ; time.Sleep(200 * time.Millisecond) {
-		out, _ = h.Call(what, "--kubeconfig", kubeconfig)
-		lacks := ""
-		for _, text := range want {
-			if !strings.Contains(out, text) {
-				lacks = text
-			}
-		}
-		switch {
-		case lacks == "":
-			return
-		case time.Now().After(end):
-			h.w.Fatalf("%s: no %q in\n%s", what, lacks, out)
-		}
-	}
+	h.call(what, "--kubeconfig", kubeconfig).Becomes(want...)
 }
 
 // An administrator sees from anywhere what is wrong with three of twelve nodes, each in its way, and
@@ -51,10 +34,7 @@ func TestOverview(t *testing.T) {
 		well.shows(admin, "nodes", h.node+" ")
 	}
 	hosttest.Unmount(w, unmounted.mount)
-	if out, code := cordoned.Call("pool", "cordon", "fast"); code != 0 ||
-		out != "pool fast cordoned\n" {
-		t.Fatalf("exit code %d: %s", code, out)
-	}
+	cordoned.call("pool", "cordon", "fast").Ends(0, "pool fast cordoned\n")
 	w.Must(stopped.Signal(syscall.SIGSTOP))
 	w.longAgo(stopped.node)
 	well.shows(admin, "pools", unmounted.node+"  fast  closed: ",
@@ -69,14 +49,11 @@ func TestOverview(t *testing.T) {
 	// Neither its Node is left nor what its daemon told: its volumes are.
 	gone := hosts[len(hosts)-1]
 	gone.made("data", w.Class("c", immediate))
-	gone.Kill()
-	w.Must(w.nodes().Delete(w.Ctx, gone.node, metav1.DeleteOptions{}))
-	w.Must(w.leases().Delete(w.Ctx,
-		"hostpath-provisioner-node."+gone.node, metav1.DeleteOptions{}))
+	gone.loses()
 	well.shows(admin, "nodes", "node "+gone.node+": the cluster has no Node of this name\n",
 		"kubectl hostpath forget-node "+gone.node+" --dry-run")
 
-	well.call("nodes", "--kubeconfig", w.reader()).ends(1, "not seen: leases of the daemons: this user may not")
+	well.call("nodes", "--kubeconfig", w.reader()).Ends(1, "not seen: leases of the daemons: this user may not")
 }
 
 // longAgo has a node's daemon, which stands still, tell of itself an hour earlier.
@@ -111,21 +88,17 @@ func now() string { return time.Now().UTC().Format(time.RFC3339) }
 // A pool that is cordoned takes no new volume, also after a restart; what it has goes on, grows and
 // is removed.
 func TestCordon(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	before := h.made("before", class)
 	call := func(verb, want string) {
 		t.Helper()
-		if out, code := h.Call("pool", verb, "fast"); code != 0 || out != "pool fast "+want+"\n" {
-			t.Errorf("%s: exit code %d: %s", verb, code, out)
-		}
+		h.call("pool", verb, "fast").Ends(0, "pool fast "+want+"\n")
 	}
 	call("cordon", "cordoned")
 	call("cordon", "already cordoned")
 	w.refused(w.claim("data", class, "8Mi"), "PoolCordoned")
 	for _, command := range []string{"status", "check"} {
-		h.call(command).ends(3, "cordoned", "hint: to have new volumes again")
+		h.call(command).Ends(3, "cordoned", "hint: to have new volumes again")
 	}
 	w.Removes("before", before.Name)
 	h.stop()

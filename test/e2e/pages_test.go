@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,13 +18,9 @@ import (
 // documented are the blocks of one page of the documentation, by language, in order.
 func documented(t *testing.T, name string) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(rig.Root(), "docs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string][]string{}
-	for _, m := range block.FindAllStringSubmatch(string(text), -1) {
-		all[m[1]] = append(all[m[1]], m[2])
+	for _, b := range need(pages.Open(rig.Root()).Blocks(name))(t) {
+		all[b.Language] = append(all[b.Language], b.Text)
 	}
 	return all
 }
@@ -67,8 +62,7 @@ func TestSnapshotsPage(t *testing.T) {
 	_, clones, _ := strings.Cut(blocks["toml"][0], "path = \"/srv/fast\"\n")
 	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", clones).run()
 	class := w.Class("fast", immediate)
-	w.claim("data", class, "10Mi")
-	h.writeAll(w.Bound("data"))
+	h.writeAll(w.bound("data", class, "10Mi"))
 	var claim corev1.PersistentVolumeClaim
 	w.Must(yaml.UnmarshalStrict([]byte(strings.Replace(blocks["yaml"][0], "storageClassName: fast", "storageClassName: "+class, 1)), &claim))
 	createIn(w, w.pvcs(), &claim)

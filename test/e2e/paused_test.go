@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -30,10 +29,7 @@ func TestPausedSnapshot(t *testing.T) {
 	dir := h.writeAll(pv)
 
 	content := s.ask("early", pv, w.Provisioner, "Delete")
-	s.Eventually("it is said why there is no snapshot", func() bool {
-		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
-		return strings.Contains(message, "its pods could not be paused: the CSI node service does not listen at "+root)
-	})
+	s.says(content, "its pods could not be paused: the CSI node service does not listen at "+root)
 	s.remove("early", content)
 
 	node := w.startNodeService(csinode.Options{Root: root, Driver: w.Provisioner, Command: h.Command, Log: h.Path("csi.log"), Pauses: true})
@@ -46,8 +42,7 @@ func TestPausedSnapshot(t *testing.T) {
 	s.refusedFor(pv, `"host": something that is not stopped writes to the volume`)
 	w.Must(host.Kill())
 
-	content = s.ask("snap", pv, w.Provisioner, "Delete")
-	s.ready("snap", content)
+	content, _ = s.take("snap", pv)
 	h.said("nothing ran in the pods that have the volume mounted (1)", 1)
 	if text, err := os.ReadFile(filepath.Join(cgroup, "cgroup.freeze")); err != nil || strings.TrimSpace(string(text)) != "0" {
 		t.Errorf("cgroup.freeze %q, %v", text, err)
@@ -60,14 +55,10 @@ func TestPausedSnapshot(t *testing.T) {
 // processor within a pause, which lasts some milliseconds, is no reason to refuse.
 func (s *snapshots) refusedFor(pv *corev1.PersistentVolume, words string) {
 	s.Helper()
-	said := func(content string) bool {
-		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
-		return strings.Contains(message, words)
-	}
 	s.Eventually("a snapshot is refused: "+words, func() bool {
 		content := s.ask("written", pv, s.Provisioner, "Delete")
-		s.Eventually("the snapshot is ready, or refused: "+words, func() bool { return said(content) || s.status(content)["readyToUse"] == true })
-		refused := said(content)
+		s.Eventually("the snapshot is ready, or refused: "+words, func() bool { return s.told(content, words) || s.status(content)["readyToUse"] == true })
+		refused := s.told(content, words)
 		s.remove("written", content)
 		return refused
 	})

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -28,13 +29,6 @@ type peer struct {
 
 func byVolume(pv, _, _ string) string            { return pv }
 func byClaim(pv, namespace, claim string) string { return namespace + "-" + claim + "-" + pv }
-
-// onNode is the affinity with the node's name, which is not the hostname label's value here.
-func onNode(key, value string) *corev1.VolumeNodeAffinity {
-	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}},
-	}}}}
-}
 
 func hostPathType(pv *corev1.PersistentVolume, kind corev1.HostPathType) {
 	pv.Spec.HostPath.Type = &kind
@@ -60,7 +54,7 @@ var peers = []peer{
 	{system: "kubevirt", provisioner: "kubevirt.io/hostpath-provisioner", directory: byVolume, shape: func(h *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["hostPathProvisionerIdentity"] = "kubevirt.io/hostpath-provisioner"
 		pv.Annotations["kubevirt.io/provisionOnNode"] = h.node
-		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
+		pv.Spec.NodeAffinity = cluster.Affinity(corev1.LabelHostname, h.node)
 		wholeFilesystem(h, pv)
 	}},
 	{system: "kubeboost", provisioner: "kubeboost.github.com/hostpath-multihost-provisioner", directory: byClaim, shape: func(_ *host, pv *corev1.PersistentVolume) {
@@ -68,12 +62,12 @@ var peers = []peer{
 	}},
 	{system: "microk8s", provisioner: "microk8s.io/hostpath", directory: byClaim, shape: func(h *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["hostPathProvisionerIdentity"] = "the-node-of-the-program"
-		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, h.node)
+		pv.Spec.NodeAffinity = cluster.Affinity(corev1.LabelHostname, h.node)
 		hostPathType(pv, corev1.HostPathDirectoryOrCreate)
 	}},
 	{system: "rancher", provisioner: "rancher.io/local-path", directory: func(pv, namespace, claim string) string { return pv + "_" + namespace + "_" + claim }, shape: func(h *host, pv *corev1.PersistentVolume) {
 		pv.Annotations["local.path.provisioner/selected-node"] = h.node
-		pv.Spec.NodeAffinity = onNode(corev1.LabelHostname, cmp.Or(h.label, "host-of-"+h.node))
+		pv.Spec.NodeAffinity = cluster.Affinity(corev1.LabelHostname, cmp.Or(h.label, "host-of-"+h.node))
 		hostPathType(pv, corev1.HostPathDirectoryOrCreate)
 	}},
 }
@@ -93,6 +87,13 @@ func (h *host) aliased(names ...string) *host {
 	config := h.config()
 	h.w.Must(h.Configure(fmt.Sprintf("aliases = [%s]\n%s", `"`+strings.Join(names, `", "`)+`"`, config)))
 	return h
+}
+
+// aliasedHost is a host that has all peers' aliases, whose daemon does not run yet.
+func aliasedHost(t *testing.T, extra ...string) (w *environment, h *host) {
+	t.Helper()
+	w = newEnvironment(t)
+	return w, w.newHost("a", extra...).aliased(allPeers()...)
 }
 
 func allPeers() []string {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,15 +24,12 @@ func TestReload(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	good := h.config()
-	w.Must(h.Configure(good + "modee = \"0700\"\n"))
-	w.Must(h.Signal(syscall.SIGHUP))
+	h.reload(good + "modee = \"0700\"\n")
 	w.Must(h.WaitReady(w.Soon(), 2))
 	if status := h.Status(); !strings.Contains(status, "an older one is in force") {
 		t.Errorf("STATUS=%s", status)
 	}
-	if log := h.Log(); !strings.Contains(log, "pool.fast.modee") {
-		t.Errorf("the log does not name the bad key:\n%s", log)
-	}
+	h.said("pool.fast.modee", 1)
 	h.made("old", w.Class("c", immediate, fixture.Parameters("pool", "fast")))
 
 	class := w.Class("d", immediate, fixture.Parameters("pool", "slow"))
@@ -40,7 +38,7 @@ func TestReload(t *testing.T) {
 	slow := filepath.Join(filepath.Dir(h.mount), "slow") // beside the other one: the daemon is confined to there
 	w.Must(h.Configure(fmt.Sprintf("%s\n[pool.slow]\npath = %q\nrequire_mount = false\n", good, slow)))
 	w.Must(os.Mkdir(slow, 0o700))
-	h.call("prepare", "slow").ends(0)
+	h.call("prepare", "slow").Ends(0)
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Bound("new")
 	need(os.Stat(filepath.Join(slow, "pvc-"+string(claim.UID))))(w)
@@ -51,20 +49,16 @@ func TestReload(t *testing.T) {
 // what it has, and says what helps.
 func (h *host) refusesFarPool(good string) {
 	far := hosttestDir(h.w.T, "far")
-	h.w.Must(h.Configure(fmt.Sprintf("%s\n[pool.far]\npath = %q\nrequire_mount = false\n", good, far)))
-	h.w.Must(h.Signal(syscall.SIGHUP))
+	h.reload(fmt.Sprintf("%s\n[pool.far]\npath = %q\nrequire_mount = false\n", good, far))
 	h.w.Must(h.WaitStatus(h.w.Soon(), "it has to be restarted; "))
-	if want := filepath.Dir(far) + " is outside of what the daemon confined itself to when it started: it has to be restarted"; !strings.Contains(h.Log(), want) {
-		h.w.T.Errorf("no %q in the log:\n%s", want, h.Log())
-	}
+	h.said(filepath.Dir(far)+" is outside of what the daemon confined itself to when it started: "+
+		"it has to be restarted", 1)
 }
 
 // Killed again and again while claims come and go: in the end each claim that is left has one
 // volume and one directory, and nothing else is there.
 func TestKilledUnderLoad(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	const claims = 40
 	for i := range claims {
 		w.claim(fmt.Sprintf("c%02d", i), class, "1Mi", annotate(provisionOnNode, h.node))
@@ -78,38 +72,32 @@ func TestKilledUnderLoad(t *testing.T) {
 	}
 	w.Must(h.WaitReady(w.Soon(), 1))
 	var want []string
-	list := need(w.claims())(w)
-	for _, name := range list {
-		want = append(want, pool.Of(w.Bound(name).Name)...)
+	for _, c := range listIn(w, w.pvcs()).Items {
+		if c.DeletionTimestamp == nil {
+			want = append(want, pool.Of(w.Bound(c.Name).Name)...)
+		}
 	}
 	h.wantTree(want...)
 }
 
 // A second daemon on the same state directory is refused, and says who has it.
 func TestSecondDaemonIsRefused(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	h.call("run").fails(fmt.Sprint(h.PID()))
-	h.made("data", w.Class("c", immediate))
+	_, h, class := oneHost(t)
+	h.call("run").Fails(fmt.Sprint(h.PID()))
+	h.made("data", class)
 }
 
 // What the daemon says of itself while it runs, in its three mouths. The manifests of an earlier
 // version did not give it the right to its CSIDriver: that is logged once, and is no reason for an
 // alert.
 func TestStatusAndMetrics(t *testing.T) {
-	w := newEnvironment(t)
-	h, address := w.served("a")
-	h.made("data", w.Class("c", immediate))
+	w, h, class := servingHost(t)
+	h.made("data", class)
 	mend := "mends it with: hostpath-provisioner manifests --no-classes --provisioner " + w.Provisioner + " --namespace hostpath-provisioner | kubectl apply -f -"
-	w.Eventually("the missing right is logged", func() bool { return strings.Count(h.Log(), mend) == 1 })
-	if got := page(w, "http://"+address+"/healthz"); got != "ok\n" {
-		t.Errorf("healthz: %q", got)
-	}
-	shows := func(want string) { // the object is there before it is counted, and the pool's state is told before
-		t.Helper()
-		w.Eventually("the metrics have "+want, func() bool { return strings.Contains(page(w, "http://"+address+"/metrics"), want) })
-	}
-	for _, want := range []string{
+	h.said(mend, 1)
+	h.logged().Counts(mend, 1)
+	h.serves("/healthz", "^ok\n$")
+	h.tells( // the object is there before it is counted, and the pool's state is told before
 		`hostpath_provisioner_claims_provisioned_total{pool="fast"} 1`,
 		`hostpath_provisioner_pool_open{pool="fast"} 1`,
 		`hostpath_provisioner_pool_volumes{pool="fast"} 1`,
@@ -120,13 +108,11 @@ func TestStatusAndMetrics(t *testing.T) {
 		`hostpath_provisioner_api_refused_total{reason="Forbidden"} 0`,
 		"\nhostpath_provisioner_ready 1\n",
 		"\nhostpath_provisioner_config_last_reload_successful 1\n",
-	} {
-		shows(want)
-	}
-	closed := w.records("PoolClosed", address)
+	)
+	closed := h.records("PoolClosed")
 	hosttest.Unmount(t, h.mount)
 	w.Must(h.WaitStatus(w.Soon(), "0 of 1 pool open"))
-	shows(`hostpath_provisioner_pool_finding{pool="fast",reason="NotMounted",severity="close"} 1`)
+	h.tells(`hostpath_provisioner_pool_finding{pool="fast",reason="NotMounted",severity="close"} 1`)
 	closed.Fires()
 	out, code := h.Call("status", "--json")
 	var status struct{ Pools []struct{ Reason string } }
@@ -142,32 +128,22 @@ func TestStatusAndMetrics(t *testing.T) {
 // kill.
 func TestAPIServerAway(t *testing.T) {
 	w := ownEnvironment(t)
-	h := w.newHost("a")
-	address := h.metrics()
-	up := func(want string) {
-		t.Helper()
-		w.Eventually("api_up "+want, func() bool {
-			return strings.Contains(page(w, "http://"+address+"/metrics"), "\nhostpath_provisioner_api_up "+want+"\n")
-		})
-	}
+	h := w.newHost("a").serving()
+	up := func(want string) { t.Helper(); h.tells("\nhostpath_provisioner_api_up " + want + "\n") }
 	w.Must(w.Kill())
 	w.Must(h.Start())
 	defer h.Kill()
 	w.Must(h.WaitStarted(w.Soon(), 1))
 	w.Must(h.WaitStatus(w.Soon(), "waiting for the API"))
 	up("0")
-	if got := page(w, "http://"+address+"/healthz"); got != "ok\n" {
-		t.Errorf("healthz without the API: %q", got)
-	}
-	if got := page(w, "http://"+address+"/readyz"); !strings.Contains(got, "waiting for the API") {
-		t.Errorf("readyz without the API: %q", got)
-	}
+	h.serves("/healthz", "^ok\n$")
+	h.serves("/readyz", "waiting for the API")
 	w.Must(w.Restart(w.Ctx))
 	w.Must(h.WaitReady(w.Soon(), 1))
 	up("1")
 	class := w.Class("c", immediate)
 	first := h.made("first", class)
-	away := w.records("APIAway", address)
+	away := h.records("APIAway")
 	w.Must(w.Kill())
 	w.Must(h.WaitStatus(w.Soon(), "waiting for the API"))
 	up("0")
@@ -175,9 +151,7 @@ func TestAPIServerAway(t *testing.T) {
 	w.Must(w.Restart(w.Ctx))
 	second := h.made("second", class)
 	away.Resolves()
-	if got := page(w, "http://"+address+"/readyz"); got != "ok\n" {
-		t.Errorf("readyz: %q", got)
-	}
+	h.serves("/readyz", "^ok\n$")
 	h.wantTree(pool.Of(first.Name, second.Name)...)
 }
 
@@ -197,70 +171,78 @@ func TestBadStarts(t *testing.T) {
 		"no pool":            {"node = \"n\"\n", "pool"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := rig.New(rig.Options{Dir: filepath.Join(dir, strings.ReplaceAll(name, " ", "-")), Config: c.config})
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, code := d.Call("run")
-			if code == 0 || !strings.Contains(out, c.want) || !strings.Contains(out, "\nhint: ") {
-				t.Errorf("exit code %d\n%s", code, out)
-			}
+			d := need(rig.New(rig.Options{Dir: filepath.Join(dir, plain(name)), Config: c.config}))(t)
+			fixture.Call(t, d, "run").Fails(c.want, "\nhint: ")
 		})
 	}
 }
 
-// metrics has the daemon serve its metrics, and returns where.
-func (h *host) metrics() (address string) {
+// serving has the daemon serve its metrics.
+func (h *host) serving() *host {
 	h.w.Helper()
-	address = need(rig.FreeAddress())(h.w)
-	h.edit(`metrics = ""`, fmt.Sprintf("metrics = %q", address))
-	return address
+	h.address = need(rig.FreeAddress())(h.w)
+	h.edit(`metrics = ""`, fmt.Sprintf("metrics = %q", h.address))
+	return h
 }
 
-func page(w *environment, url string) string {
-	w.Helper()
-	response := need(http.Get(url))(w)
+// page is what the daemon serves at a path.
+func (h *host) page(path string) (string, error) {
+	response, err := http.Get("http://" + h.address + path)
+	if err != nil {
+		return "", err
+	}
 	defer response.Body.Close()
-	return string(need(io.ReadAll(response.Body))(w))
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// serves wants a page to match a pattern.
+func (h *host) serves(path, want string) {
+	h.w.Helper()
+	if got := need(h.page(path))(h.w); !regexp.MustCompile(want).MatchString(got) {
+		h.w.Errorf("%s: %q, want %q", path, got, want)
+	}
+}
+
+// scraped are the metrics, "" while a reload has none served.
+func (h *host) scraped() string {
+	all, _ := h.page("/metrics")
+	return all
+}
+
+// tells waits until the metrics have each of these texts.
+func (h *host) tells(want ...string) {
+	h.w.Helper()
+	for _, text := range want {
+		h.w.Eventually("the metrics have "+text, func() bool {
+			return strings.Contains(h.scraped(), text)
+		})
+	}
 }
 
 // A typo in the configuration makes `systemctl reload` fail before the daemon is sent a signal, and
 // the next start end with 78. The running daemon says so by itself, and takes it back.
 func TestTypoIsToldWithoutASignal(t *testing.T) {
 	w := newEnvironment(t)
-	h, address := w.served("a")
+	h := w.newHost("a").serving().run()
 	good := h.config()
 	inForce := func(n int) {
 		t.Helper()
-		want := fmt.Sprintf("\nhostpath_provisioner_config_in_force %d\n", n)
-		w.Eventually(want, func() bool { return strings.Contains(scraped(address), want) })
+		h.tells(fmt.Sprintf("\nhostpath_provisioner_config_in_force %d\n", n))
 	}
 	inForce(1)
-	recorded := w.records("ConfigNotInForce", address)
+	recorded := h.records("ConfigNotInForce")
 	w.Must(h.Configure(good + "moed = \"0700\"\n"))
-	h.call("check", "--config-only").ends(2)
+	h.call("check", "--config-only").Ends(2)
 	inForce(0)
 	recorded.Fires()
 	w.Must(h.WaitStatus(w.Soon(), "the configuration file has errors and an older one is in force"))
-	h.call("status").ends(1, "moed: unknown key", "hint: run: hostpath-provisioner check --config-only")
+	h.call("status").Ends(1, "moed: unknown key", "hint: run: hostpath-provisioner check --config-only")
 	w.Must(h.Configure(good + "mode = \"0711\"\n"))
 	w.Must(h.WaitStatus(w.Soon(), "an older one is in force: it was not reloaded"))
-	h.call("check").says("host: warning ConfigurationNotInForce: ")
+	h.call("check").Says("host: warning ConfigurationNotInForce: ")
 	w.Must(h.Configure(good))
 	recorded.Resolves()
-	h.call("status").ends(0)
-	if n := strings.Count(h.Log(), "reason=ConfigurationNotInForce"); n != 2 {
-		t.Errorf("logged %d times:\n%s", n, h.Log())
-	}
-}
-
-// scraped are the metrics, "" while a reload has none served.
-func scraped(address string) string {
-	response, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		return ""
-	}
-	defer response.Body.Close()
-	body, _ := io.ReadAll(response.Body)
-	return string(body)
+	h.call("status").Ends(0)
+	h.logged().Counts("reason=ConfigurationNotInForce", 2)
 }

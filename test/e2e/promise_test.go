@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -39,14 +41,25 @@ func numbered(prefix string, n int) (names []string) {
 	return names
 }
 
-// promised is what the status has for the pool, in bytes.
-func (h *host) promised() uint64 {
+// status is what the daemon has told of itself.
+func (h *host) status() (s daemon.Status) {
 	h.w.Helper()
-	text, _ := h.Call("status", "--json")
-	var s struct{ Pools []struct{ Promised uint64 } }
-	h.w.Must(json.Unmarshal([]byte(text), &s))
-	return s.Pools[0].Promised
+	h.w.Must(json.Unmarshal([]byte(h.call("status", "--json").Out), &s))
+	return s
 }
+
+// known is 0 where a number is absent.
+func known(number *uint64) uint64 { return *cmp.Or(number, new(uint64)) }
+
+// wantPromised waits until the pool has promised so many bytes.
+func (h *host) wantPromised(bytes uint64) {
+	h.w.Helper()
+	what := fmt.Sprint(bytes, " bytes are promised")
+	h.w.Eventually(what, func() bool { return h.promised() == bytes })
+}
+
+// promised is what the status has for the pool, in bytes.
+func (h *host) promised() uint64 { h.w.Helper(); return known(h.status().Pools[0].Promised) }
 
 // Of ten claims of 100 GiB on an empty disk of 500 GiB four fit: 5 % is root's, and as much is the
 // reserve. The others are told what is free, promised and asked. A restart changes nothing, and a
@@ -60,7 +73,7 @@ func TestTenClaimsDoNotFit(t *testing.T) {
 		t.Errorf("bound are %v; the others were told %q", bound, told)
 	}
 	h.again()
-	w.Eventually("the records are counted", func() bool { return h.promised() == 400<<30 })
+	h.wantPromised(400 << 30)
 	if more, told := w.settled(class, "100Gi", "later"); len(more) > 0 || !strings.Contains(told, "400 GiB is promised") {
 		t.Errorf("after a restart: %v, %q", more, told)
 	}
@@ -92,7 +105,7 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 	}
 	h := w.hostAt(filepath.Join(mount, "one"), "a", pools("overcommit = 3")...)
 	w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: h.node}))
-	h.call("prepare", "second").ends(0)
+	h.call("prepare", "second").Ends(0)
 	h.run()
 	class := w.Class("c", immediate)
 	if bound, told := w.settled(class, "40Mi", numbered("data", 4)...); len(bound) != 4 {
@@ -119,62 +132,35 @@ func TestOvercommittedPoolGoesOn(t *testing.T) {
 // the metrics. It is open again with the volume that goes.
 func TestAllPromisedIsFull(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 500), "a")
-	address := h.metrics()
-	h.run()
+	h := w.newHostOn(hosttest.Mkfs(t, "ext4", 500), "a").serving().run()
 	class := w.Class("c", immediate)
 	w.bound("first", class, "100Mi")
-	metrics := func() string { return page(w, "http://"+address+"/metrics") }
-	w.Eventually("it is counted", func() bool { return h.promised() == 100<<20 })
+	h.wantPromised(100 << 20)
 	for _, command := range []string{"check", "status"} {
-		h.call(command).ends(0, " open ")
+		h.call(command).Ends(0, " open ")
 	}
-	promised := w.records("PoolPromised", address)
-	free := h.pool().Free
+	promised := h.records("PoolPromised")
+	free := known(h.status().Pools[0].Free)
 	w.bound("rest", class, fmt.Sprint(free-11<<10))
-	w.Eventually("the status tells it", func() bool { return h.pool().Reason == "Promised" })
-	if now := h.pool(); now.Open || !now.Full || now.Free != 11<<10 || now.Used == 0 {
+	w.Eventually("the status tells it", func() bool {
+		return h.status().Pools[0].Reason == "Promised"
+	})
+	now := h.status().Pools[0]
+	if now.Open || !now.Full || known(now.Free) != 11<<10 || known(now.Used) == 0 {
 		t.Errorf("%+v", now)
 	}
 	for _, command := range []string{"check", "status"} {
-		h.call(command).ends(3, "full: Promised ", " 11.0 KiB of ", "hint: delete volumes")
+		h.call(command).Ends(3, "full: Promised ", " 11.0 KiB of ", "hint: delete volumes")
 	}
-	w.Eventually("the metrics have it", func() bool {
-		now := metrics()
-		return strings.Contains(now, `pool_open{pool="fast"} 0`) &&
-			strings.Contains(now, `pool_finding{pool="fast",reason="Promised",severity="full"} 1`) &&
-			strings.Contains(now, `pool_used_bytes{pool="fast"} `)
-	})
+	h.tells(`pool_open{pool="fast"} 0`, `pool_used_bytes{pool="fast"} `,
+		`pool_finding{pool="fast",reason="Promised",severity="full"} 1`)
 	promised.Fires()
 	small := w.claim("small", class, "10Mi")
 	w.refused(small, "NotEnoughSpace")
 	w.DeleteClaim("rest")
 	w.Bound("small")
-	w.Eventually("the pool is open", func() bool {
-		return strings.Contains(metrics(), `pool_open{pool="fast"} 1`)
-	})
+	h.tells(`pool_open{pool="fast"} 1`)
 	promised.Resolves()
-	h.call("check").ends(0)
-	if log := h.Log(); !strings.Contains(log, "reason=Promised") || !strings.Contains(log, "pool fast: open, ") {
-		t.Errorf("the log:\n%s", log)
-	}
-}
-
-// pool is what the status has for the pool.
-func (h *host) pool() (p struct {
-	Open, Full bool
-	Reason     string
-	Free, Used uint64
-}) {
-	h.w.Helper()
-	text, _ := h.Call("status", "--json")
-	s := struct {
-		Pools []*struct {
-			Open, Full bool
-			Reason     string
-			Free, Used uint64
-		}
-	}{}
-	h.w.Must(json.Unmarshal([]byte(text), &s))
-	return *s.Pools[0]
+	h.call("check").Ends(0)
+	h.logged().Says("reason=Promised", "pool fast: open, ")
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // webhookDown has the API server ask a webhook whose service is down about some requests, until the
@@ -53,9 +52,8 @@ const byWebhook = `failed calling webhook "policy-engine.example.test"`
 func (w *environment) toldOf(o metav1.Object, words string) {
 	w.Helper()
 	w.Eventually(o.GetName()+" is told "+words, func() bool {
-		events, err := w.Client().CoreV1().Events("").List(w.Ctx,
+		events := listIn(w, w.Client().CoreV1().Events(""),
 			metav1.ListOptions{FieldSelector: "reason=APIRefused,involvedObject.name=" + o.GetName()})
-		w.Must(err)
 		for _, e := range events.Items {
 			if strings.Contains(e.Message, words) && (o.GetUID() == "" || e.InvolvedObject.UID == o.GetUID()) {
 				return true
@@ -100,10 +98,7 @@ func TestWebhookDown(t *testing.T) {
 	w.Must(w.Request("grows", "2Mi"))
 	w.DeleteClaim("goes")
 	w.toldOf(made, byWebhook)
-	growing, err := w.pvcs().Get(w.Ctx, "grows",
-		metav1.GetOptions{})
-	w.Must(err)
-	w.toldOf(growing, byWebhook)
+	w.toldOf(w.get("grows"), byWebhook)
 	w.toldOf(goes, byWebhook)
 	w.Eventually("the status has all three", func() bool {
 		objects, well := h.refuses()
@@ -111,9 +106,7 @@ func TestWebhookDown(t *testing.T) {
 			"claim "+w.Namespace+"/made;") && strings.Contains(objects, "claim "+w.Namespace+"/grows;") &&
 			strings.Contains(objects, "volume "+goes.Name+";")
 	})
-	if !strings.Contains(h.Log(), "policy-engine.example.test") {
-		t.Error("the log does not have the webhook's error")
-	}
+	h.logged().Says("policy-engine.example.test")
 
 	up()
 	w.Bound("made")
@@ -130,8 +123,7 @@ func TestWebhookDown(t *testing.T) {
 func TestWebhookDownForLeases(t *testing.T) {
 	w := newEnvironment(t)
 	up := w.webhookDown(ruleOf("coordination.k8s.io", "v1", "leases"), `object != null && object.metadata.name == "fast.`+w.Provisioner+`"`)
-	h := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a"})[0].host
-	h.run()
+	h := w.sharedBy([]string{"a"})[0].host.run()
 	w.toldOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.node}}, byWebhook)
 	w.Eventually("the status has the lease", func() bool {
 		objects, well := h.refuses()
@@ -168,9 +160,7 @@ func TestWebhookDownForEvents(t *testing.T) {
 // request on. The claim is told of a response without the object, and gets its volume later; also
 // where the response has an object that was never stored.
 func TestSuccessesOfAProxy(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a")
-	door := w.behindDoor(h)
+	w, h, door := hostBehindDoor(t)
 	h.run()
 	class := w.Class("c", immediate)
 	for name, respond := range map[string]func(http.ResponseWriter, *http.Request) bool{

@@ -17,9 +17,7 @@ import (
 // whose files were going already, or that is gone, claim and volume say so, and nothing more of it
 // goes. When the claims are deleted once more, all go.
 func TestComesBack(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	back, emptied, gone, stays := h.made("back", class), h.made("emptied", class), h.made("gone", class), h.made("stays", class)
 	h.Kill()
 	w.Must(os.Rename(filepath.Join(h.mount, back.Name), filepath.Join(h.ours("trash"), back.Name)))

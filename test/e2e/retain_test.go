@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,12 +55,9 @@ func TestRetainNeedsNoDaemon(t *testing.T) {
 	w.DeleteClaim("data", "empty")
 	for _, name := range []string{pv.Name, empty.Name} {
 		w.Phase(name, corev1.VolumeReleased)
-		w.removesVolume(name)
+		w.RemovesVolume(name)
 	}
-	out, _ := h.Call("volumes")
-	if got := strings.Count(out, "retained"); got != 2 {
-		t.Errorf("while the daemon is away %d volumes are retained, want 2:\n%s", got, out)
-	}
+	h.call("volumes").Counts("retained", 2) // while the daemon is away
 	h.run()
 	for _, name := range []string{pv.Name, empty.Name} {
 		h.awaitRetained(name)
@@ -80,8 +76,8 @@ func TestRetainAndDelete(t *testing.T) {
 	policy := `{"spec":{"persistentVolumeReclaimPolicy":%q}}`
 	w.held(kept.Name, false)
 	w.held(turned.Name, true)
-	w.patchVolume(turned.Name, types.MergePatchType, fmt.Sprintf(policy, "Retain"))
-	w.patchVolume(kept.Name, types.MergePatchType, fmt.Sprintf(policy, "Delete"))
+	w.PatchVolume(turned.Name, types.MergePatchType, fmt.Sprintf(policy, "Retain"))
+	w.PatchVolume(kept.Name, types.MergePatchType, fmt.Sprintf(policy, "Delete"))
 	w.held(turned.Name, false)
 	w.held(kept.Name, true)
 	w.Eventually("the records say so", func() bool {
@@ -89,7 +85,7 @@ func TestRetainAndDelete(t *testing.T) {
 	})
 	// Each object before its claim.
 	for claim, pv := range map[string]string{"kept": kept.Name, "turned": turned.Name} {
-		w.deleteVolume(pv)
+		w.DeleteVolume(pv)
 		w.Removes(claim, pv)
 	}
 	h.awaitRetained(turned.Name)

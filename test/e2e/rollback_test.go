@@ -16,7 +16,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // ownEnvironment has a control plane of its own, which can be killed, and its data put back.
@@ -88,7 +87,7 @@ func (w *environment) workers(nodes []*node) {
 // TestLeaseOfARestoredServer (daemon/controllers/leadership).
 func TestSharedRestored(t *testing.T) {
 	w := ownEnvironment(t, "--kcm-flag=--pvclaimbinder-sync-period=2s")
-	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
+	nodes := w.sharedBy([]string{"a", "b"})
 	runAll(nodes)
 	class := w.Class("c", immediate)
 	before := w.bound("before", class, "1Mi")

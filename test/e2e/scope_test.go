@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
@@ -28,9 +27,7 @@ func TestScopeLeft(t *testing.T) {
 	for _, c := range []struct{ was, now string }{{"shared", "node"}, {"every-node", "node"}, {"every-node", "shared"}, {"shared", "every-node"}} {
 		t.Run(c.was+" to "+c.now, func(t *testing.T) {
 			w := newEnvironment(t)
-			h := w.hostAt(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), "a", `scope = "`+c.was+`"`)
-			w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
-			h.run()
+			h := w.bareHost(hosttest.Mkfs(w, "ext4", 64), "a", `scope = "`+c.was+`"`).joins().run()
 			volumes := h.emptyAndFull()
 			h.scoped(c.was, c.now, true)
 			says := "made with another scope (" + c.was + ": 2), and the pool has scope " + c.now
@@ -38,16 +35,11 @@ func TestScopeLeft(t *testing.T) {
 				says = "is a pool that nodes share by its marker, and the pool has scope every-node"
 			}
 			h.wantClosed("ScopeChanged", says)
-			h.call("check").fails("closed: ScopeChanged", "set scope in [pool.fast] back")
-			if out, code := h.Call("volumes", "fast"); code != 0 || strings.Count(out, " bound") != 2 {
-				t.Errorf("volumes: exit code %d\n%s", code, out)
-			}
+			h.call("check").Fails("closed: ScopeChanged", "set scope in [pool.fast] back")
+			h.call("volumes", "fast").Ends(0).Counts(" bound", 2)
 			w.DeleteClaim("empty", "full")
 			for _, pv := range volumes {
-				_, err := cluster.WaitFor(w.Soon(), w.pvs(), pv, func(v *corev1.PersistentVolume) bool {
-					return v.Status.Phase == corev1.VolumeReleased
-				})
-				w.Must(err)
+				w.Phase(pv, corev1.VolumeReleased)
 			}
 			claim := w.claim("later", w.Class("l", immediate), "1Mi")
 			if c.now != "shared" { // whose claims wait for a daemon that works
@@ -69,18 +61,16 @@ func TestScopeLeft(t *testing.T) {
 func TestScopeOfOneNodeChanged(t *testing.T) {
 	t.Run("every-node", func(t *testing.T) {
 		w := newEnvironment(t)
-		h := w.hostAt(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), "a", `scope = "node"`)
-		w.Must(w.AddNode(w.Ctx, h.node, map[string]string{corev1.LabelHostname: "host-of-" + h.node}))
-		h.run()
+		h := w.bareHost(hosttest.Mkfs(w, "ext4", 64), "a", `scope = "node"`).joins().run()
 		volumes := h.emptyAndFull()
 		h.scoped("node", "every-node", true)
-		w.Eventually("the log warns of the scope before", func() bool { return strings.Contains(h.Log(), "reason=ScopeChanged") })
+		h.said("reason=ScopeChanged", 1)
 		w.Removes("full", volumes[1])
 		h.wantTree(pool.Of(volumes[0])...)
 	})
 	t.Run("shared", func(t *testing.T) {
 		w := newEnvironment(t)
-		nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), []string{"a", "b"})
+		nodes := w.sharedBy([]string{"a", "b"})
 		a, b := nodes[0], nodes[1]
 		a.scoped("shared", "node", false)
 		a.run()
@@ -97,7 +87,7 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		w.DeleteClaim("full") // the lease is the other node's daemon's, and no watch of its brings this one's volume
 		w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
 		b.wantTree(pool.Of(volumes[0])...)
-		b.call("volumes", "fast").ends(0, " bound")
+		b.call("volumes", "fast").Ends(0, " bound")
 		a.run()
 		b.stop()
 		w.holder(nodes, func(n *node) bool { return n == a })
@@ -110,17 +100,16 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 // that it does not come back; and a shared one is a node's alone once an operator says so, and not
 // by the configuration.
 func TestScopeByTheMarker(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 64)), []string{"a", "b"})
+	w, nodes := twoNodes(t)
 	a, b := nodes[0], nodes[1]
 	a.scoped("shared", "node", false)
 	a.run()
 	b.run()
 	b.wantClosed("OtherNode", `is a pool of node "`+a.node+`" alone by its marker`)
-	b.call("check").fails("set its scope to shared on that node first")
+	b.call("check").Fails("set its scope to shared on that node first")
 	volume := a.emptyAndFull()[0] // goes on beside the other one
 	a.stop()
-	b.call("prepare", "fast", "--from-node", a.node).ends(0, "and is shared")
+	b.call("prepare", "fast", "--from-node", a.node).Ends(0, "and is shared")
 	w.Must(b.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	a.run()
 	a.wantClosed("ScopeChanged", "is a pool that nodes share by its marker, and the pool has scope node")
@@ -128,8 +117,8 @@ func TestScopeByTheMarker(t *testing.T) {
 	w.Removes("empty", volume)
 	w.Eventually("nothing is left in the pool", func() bool { out, _ := b.Call("volumes", "fast"); return !strings.Contains(out, "pvc-") })
 	b.stop()
-	a.call("prepare", "fast").fails("nodes share by its marker")
-	a.call("prepare", "fast", "--from-shared").ends(0, "do not share the pool any more")
+	a.call("prepare", "fast").Fails("nodes share by its marker")
+	a.call("prepare", "fast", "--from-shared").Ends(0, "do not share the pool any more")
 	w.Must(a.WaitStatus(w.Soon(), "1 of 1 pool open"))
 	b.run()
 	b.wantClosed("OtherNode", `is a pool of node "`+a.node+`" alone by its marker`)

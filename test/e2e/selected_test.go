@@ -11,7 +11,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -29,8 +28,7 @@ func newEnvironmentUnbound(t *testing.T) *environment {
 // annotateClaim writes an annotation on a claim that exists.
 func (w *environment) annotateClaim(name, key, value string) {
 	w.Helper()
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value)
-	need(w.pvcs().Patch(w.Ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}))(w)
+	patchIn(w, w.pvcs(), name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
 }
 
 // made waits until the claim's volume object is there.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
@@ -24,9 +25,8 @@ import (
 // which nothing is known, ends the stream without its end; and of a volume that was taken back, or
 // sent again, no earlier stream is received.
 func TestSendLosesNoWrite(t *testing.T) {
-	w := newEnvironment(t)
-	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	pv := a.writes("data", w.Class("local", immediate))
+	w, a, b, class := twoHosts(t)
+	pv := a.made("data", class)
 	dir := cluster.PathOf(pv)
 	w.Must(os.WriteFile(filepath.Join(dir, "large"), bytes.Repeat([]byte("large"), 1<<20), 0o640))
 
@@ -34,25 +34,23 @@ func TestSendLosesNoWrite(t *testing.T) {
 	stream, said := a.sendsWhile(pv.Name, func() {
 		w.Must(os.WriteFile(filepath.Join(dir, "late"), []byte("late"), 0o600))
 	})
-	said.fails("writes to the volume")
+	said.Fails("writes to the volume")
 	b.refusesStream(stream, "sent again")
 	a.follows("data") // and is not parked
 
 	// A pod comes while it is sent.
 	stream, said = a.sendsWhile(pv.Name, func() {
 		w.pod("comes", nil, "data")
-		w.Eventually("the pod has its node", func() bool { return w.nodeOf("comes") == a.node })
+		w.runsOn("comes", a)
 	})
-	said.fails("pod " + w.Namespace + "/comes on node")
+	said.Fails("pod " + w.Namespace + "/comes on node")
 	w.deletePod("comes")
 	b.refusesStream(stream, "sent again")
 
 	// Killed anywhere, it is sent by the next call; and no pod runs from then on.
 	k := w.killer()
 	k.toTheEnd(a, "volume", "send", pv.Name)
-	if len(k.at) < 5 {
-		t.Errorf("killed at %q", k.at)
-	}
+	k.diedAt(5)
 	first := a.sent(pv.Name)
 	w.pod("waits", nil, "data")
 	w.Eventually("no node meets the affinity", func() bool {
@@ -63,7 +61,7 @@ func TestSendLosesNoWrite(t *testing.T) {
 	k.kinds = map[string]int{}
 	k.toTheEnd(a, "volume", "send", "--abort", pv.Name)
 	a.follows("data")
-	w.Eventually("the pod has its node", func() bool { return w.nodeOf("waits") == a.node })
+	w.runsOn("waits", a)
 	w.Must(os.WriteFile(filepath.Join(dir, "written"), []byte("by the pod"), 0o600))
 	w.deletePod("waits")
 	b.refusesStream(first, "sent again")
@@ -71,17 +69,15 @@ func TestSendLosesNoWrite(t *testing.T) {
 	b.refusesStream(first, "sent again")
 
 	// Its data is there, and the object is not made, before it is taken back.
-	k.kinds, k.at, k.died = map[string]int{}, nil, false
-	k.cmd = b.Command("volume", "receive", "fast", "--kubeconfig", k.kubeconfig())
-	k.cmd.Stdin = bytes.NewReader(second)
-	if err := k.cmd.Run(); err == nil || !slices.Equal(k.at, []string{"DELETE persistentvolumes"}) {
+	k.kinds, k.at, k.input = map[string]int{}, nil, second
+	_, err := k.once(b, "volume", "receive", "fast")
+	if err == nil || !slices.Equal(k.at, []string{"DELETE persistentvolumes"}) {
 		t.Errorf("%v, killed at %q", err, k.at)
 	}
-	k.cmd = nil
 	a.aborts("data", pv.Name)
-	b.receives(second).fails("has it again")
+	b.receives(second).Fails("has it again")
 	w.Must(os.WriteFile(filepath.Join(dir, "last"), []byte("by another pod"), 0o600))
-	b.receives(a.sent(pv.Name)).ends(0)
+	b.receives(a.sent(pv.Name)).Ends(0)
 	got := cluster.PathOf(b.follows("data"))
 	for _, name := range []string{"late", "written", "last"} {
 		need(os.Stat(filepath.Join(got, name)))(w)
@@ -92,9 +88,8 @@ func TestSendLosesNoWrite(t *testing.T) {
 // what came is not sent again, whatever changed, came or went meanwhile, also when the daemon starts
 // again. Sent as a whole it begins again.
 func TestSendResumed(t *testing.T) {
-	w := newEnvironment(t)
-	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	pv := w.bound("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
+	w, a, b, class := twoHosts(t)
+	pv := w.bound("data", class, "50Mi", annotate(provisionOnNode, a.node))
 	dir := cluster.PathOf(pv)
 	put := func(i int, text string) {
 		file := filepath.Join(dir, fmt.Sprint("large-", i))
@@ -111,7 +106,7 @@ func TestSendResumed(t *testing.T) {
 	stream := a.sent(pv.Name, args...)
 	whole := len(stream)
 	for i := range 2 {
-		said := b.receives(stream[:len(stream)/2]).fails()
+		said := b.receives(stream[:len(stream)/2]).Fails().Out
 		from := goesOn.FindStringSubmatch(said)
 		if from == nil {
 			t.Fatal(said)
@@ -125,18 +120,15 @@ func TestSendResumed(t *testing.T) {
 			t.Errorf("of %d bytes %d are sent again", whole, len(stream))
 		}
 	}
-	said := b.receives(stream).ends(0)
+	said := b.receives(stream).Ends(0).Out
 	next := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)[1]
-	b.receives(stream).fails("goes on from another one")
+	b.receives(stream).Fails("goes on from another one")
 	for _, bad := range []string{next + "@", next + "@x", next + "@0", "@7"} {
 		a.sendsNothing(pv.Name, "is no stream's name", "-i", bad)
 	}
 	w.Must(os.Remove(filepath.Join(dir, "large-16")))
-	b.receives(a.sent(pv.Name, "-i", next)).ends(0)
-	out, err := exec.Command("diff", "-r", dir, cluster.PathOf(b.follows("data"))).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	b.receives(a.sent(pv.Name, "-i", next)).Ends(0)
+	hosttest.Run(t, "diff", "-r", dir, cluster.PathOf(b.follows("data")))
 }
 
 // unschedulable reports whether the scheduler has found no node for a pod, and says this.
@@ -149,7 +141,7 @@ func (w *environment) unschedulable(pod, why string) bool {
 }
 
 // sendsWhile is sends of more than a pipe takes; during is called before it is read to its end.
-func (h *host) sendsWhile(pv string, during func()) (stream []byte, said answer) {
+func (h *host) sendsWhile(pv string, during func()) (stream []byte, said fixture.Answer) {
 	h.w.Helper()
 	var text bytes.Buffer
 	args := []string{"volume", "send", pv}
@@ -162,7 +154,7 @@ func (h *host) sendsWhile(pv string, during func()) (stream []byte, said answer)
 	during()
 	rest := need(io.ReadAll(out))(h.w)
 	_ = c.Wait() // the exit code has it
-	return append(stream, rest...), answer{h.w, args, text.String(), c.ProcessState.ExitCode()}
+	return append(stream, rest...), h.ended(c, args, text.String())
 }
 
 // The pods of a volume go on while it is sent, and stop for what changed alone; until then nothing
@@ -170,9 +162,8 @@ func (h *host) sendsWhile(pv string, during func()) (stream []byte, said answer)
 // call is killed. A stream that goes on from another one than is there is refused. With the last
 // one the claim follows, with what was changed, removed and renamed since.
 func TestSendIncremental(t *testing.T) {
-	w := newEnvironment(t)
-	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	pv := w.bound("data", w.Class("local", immediate), "50Mi", annotate(provisionOnNode, a.node))
+	w, a, b, class := twoHosts(t)
+	pv := w.bound("data", class, "50Mi", annotate(provisionOnNode, a.node))
 	dir, before := cluster.PathOf(pv), b.tree()
 	large := bytes.Repeat([]byte("large"), 1<<19)
 	put := func(name, text string) {
@@ -185,12 +176,12 @@ func TestSendIncremental(t *testing.T) {
 	put("goes", "away")
 	put("changes", "before")
 	w.pod("uses", nil, "data")
-	w.Eventually("the pod has its node", func() bool { return w.nodeOf("uses") == a.node })
+	w.runsOn("uses", a)
 
 	live := a.sent(pv.Name, "--live")
-	b.receives(live[:len(live)/2]).fails("cut off")
+	b.receives(live[:len(live)/2]).Fails("cut off")
 	b.refusesStream(live, "of a volume in use", "--new-cluster")
-	said := b.receives(live).ends(0)
+	said := b.receives(live).Ends(0).Out
 	base := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)
 	if base == nil {
 		t.Fatalf("received and said:\n%s", said)
@@ -200,9 +191,9 @@ func TestSendIncremental(t *testing.T) {
 	if len(more) > len(large)/4 {
 		t.Errorf("what changed is %d bytes", len(more))
 	}
-	b.receives(more[:len(more)-1]).fails() // takes nothing of the base
+	b.receives(more[:len(more)-1]).Fails() // takes nothing of the base
 	b.again()                              // it sweeps staging
-	said = b.receives(more).ends(0)
+	said = b.receives(more).Ends(0).Out
 	next := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)[1]
 	b.refusesStream(more, "goes on from another one than was received here")
 	b.showsNothing()
@@ -218,39 +209,28 @@ func TestSendIncremental(t *testing.T) {
 		t.Errorf("what changed is %d bytes", len(last))
 	}
 	w.pod("waits", nil, "data")
-	b.receives(last[:len(last)-1]).fails("cut off")
+	b.receives(last[:len(last)-1]).Fails("cut off")
 	k := w.killer()
 	k.input = last
 	k.toTheEnd(b, "volume", "receive", "fast")
-	if now := b.follows("data"); len(k.at) < 6 {
-		t.Errorf("killed at %q", k.at)
-	} else {
-		out, err := exec.Command("diff", "-r", dir, cluster.PathOf(now)).CombinedOutput()
-		if err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-	}
-	w.Eventually("the pod follows", func() bool { return w.nodeOf("waits") == b.node })
+	k.diedAt(6)
+	hosttest.Run(t, "diff", "-r", dir, cluster.PathOf(b.follows("data")))
+	w.runsOn("waits", b)
 	b.wantTree(append(before, pool.Of(pv.Name)...)...)
 
 	// What came of a volume in use, and is not wanted any more, is dropped by a word.
 	back := b.sent(pv.Name, "--live")
-	a.receives(back).fails("volume of this name")
-	w.Eventually("the old copy is retained", func() bool {
-		out, code := a.Call("volume", "drop", pv.Name)
-		return code == 0 && strings.Contains(out, "dropped")
-	})
-	a.receives(back).ends(0)
-	a.call("volume", "drop", pv.Name).ends(0)
+	a.receives(back).Fails("volume of this name")
+	a.call("volume", "drop", pv.Name).Becomes("dropped") // once the old copy is retained
+	a.receives(back).Ends(0)
+	a.call("volume", "drop", pv.Name).Ends(0)
 	a.wantTree()
 }
 
 // While a volume is received its room is no other claim's.
 func TestReceiveIsPromised(t *testing.T) {
-	w := newEnvironment(t)
-	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	class := w.Class("c", immediate)
-	b.writes("before", class) // so that the daemon has counted
+	w, a, b, class := twoHosts(t)
+	b.made("before", class) // so that the daemon has counted
 	pv := w.bound("large", class, "50Mi", annotate(provisionOnNode, a.node))
 	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte("large"), 0o600))
 	w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "more"),

@@ -19,12 +19,26 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// threeNodes share one ext4 filesystem and their daemons run.
-func (w *environment) threeNodes(extra ...string) []*node {
+// sharedBy makes nodes that share one ext4 filesystem.
+func (w *environment) sharedBy(names []string, extra ...string) []*node {
 	w.Helper()
-	nodes := w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), []string{"a", "b", "c"}, extra...)
+	return w.newNodes(hosttest.PoolMount(w, hosttest.Mkfs(w, "ext4", 96)), names, extra...)
+}
+
+// threeNodes share a pool and their daemons run. The class binds at once.
+func threeNodes(t *testing.T, extra ...string) (w *environment, nodes []*node, class string) {
+	t.Helper()
+	w = newEnvironment(t)
+	nodes = w.sharedBy([]string{"a", "b", "c"}, extra...)
 	runAll(nodes)
-	return nodes
+	return w, nodes, w.Class("c", immediate)
+}
+
+// twoNodes share a pool; their daemons do not run yet.
+func twoNodes(t *testing.T) (w *environment, nodes []*node) {
+	t.Helper()
+	w = newEnvironment(t)
+	return w, w.sharedBy([]string{"a", "b"})
 }
 
 func mode(m corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolumeClaim) {
@@ -56,10 +70,9 @@ func but(out *node) func(*node) bool { return func(n *node) bool { return n != o
 // A volume of a shared pool is every node's: no affinity, any access mode, made and removed by the
 // daemon that holds the lease, whichever node the claim was given to.
 func TestShared(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.threeNodes()
+	w, nodes, now := threeNodes(t)
 	leader := w.holder(nodes, anyNode)
-	now, later := w.Class("i", immediate), w.Class("w", wait)
+	later := w.Class("w", wait)
 	many := w.claim("many", now, "10Mi", mode(corev1.ReadWriteMany))
 	w.claim("read", now, "10Mi", mode(corev1.ReadOnlyMany))
 	for _, n := range nodes {
@@ -82,8 +95,8 @@ func TestShared(t *testing.T) {
 	}
 	for _, n := range nodes { // the same directory on all of them, as its pods would see it
 		n.do("test", "-d", filepath.Join(n.mount, all[0]))
-		if n != leader && strings.Contains(n.Log(), "ProvisioningSucceeded") {
-			t.Errorf("%s provisioned something, and %s has the lease", n.node, leader.node)
+		if n != leader { // which has the lease
+			n.logged().Lacks("ProvisioningSucceeded")
 		}
 	}
 	w.DeleteClaim("many", "read", "named")
@@ -92,19 +105,14 @@ func TestShared(t *testing.T) {
 	}
 	leader.wantTree(pool.Of(all[2:5]...)...)
 	for _, n := range nodes {
-		w.Eventually(n.node+" says that "+leader.node+" works in the pool", func() bool {
-			out, _ := n.Call("status")
-			return strings.Contains(out, "open; leader "+leader.node)
-		})
+		n.call("status").Becomes("open; leader " + leader.node)
 	}
 }
 
 // The leader's mount goes: it leaves the lease at once, and another node makes the volume that was
 // asked for meanwhile, and removes one that the first had made.
 func TestSharedMountLost(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.threeNodes()
-	class := w.Class("c", immediate)
+	w, nodes, class := threeNodes(t)
 	first := w.holder(nodes, anyNode)
 	before := w.bound("before", class, "1Mi")
 	began := time.Now()
@@ -129,9 +137,7 @@ func TestSharedMountLost(t *testing.T) {
 
 // The leader's machine dies without a word.
 func TestSharedLeaderKilled(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.threeNodes()
-	class := w.Class("c", immediate)
+	w, nodes, class := threeNodes(t)
 	first := w.holder(nodes, anyNode)
 	began := time.Now()
 	first.Kill()
@@ -144,10 +150,13 @@ func TestSharedLeaderKilled(t *testing.T) {
 // end each claim that is left has one volume with what was written to it, and nothing else is
 // there.
 func TestSharedPausedLeader(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.threeNodes()
-	class := w.Class("c", immediate)
+	w, nodes, class := threeNodes(t)
 	want := map[string]*corev1.PersistentVolume{}
+	written := func(name string) {
+		want[name] = w.Bound(name)
+		file := filepath.Join(cluster.PathOf(want[name]), "data")
+		w.Must(os.WriteFile(file, []byte(name), 0o600))
+	}
 	for round := range 3 {
 		leader := w.holder(nodes, anyNode)
 		old, names := w.burst(round, class, 6), []string(nil)
@@ -162,23 +171,17 @@ func TestSharedPausedLeader(t *testing.T) {
 		w.Must(leader.Signal(syscall.SIGSTOP))
 		names = append(names, w.burst(round+10, class, 6)...)
 		for _, name := range names {
-			pv := w.Bound(name) // by another one
-			w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(name), 0o600))
-			want[name] = pv
+			written(name) // by another one
 		}
 		w.holder(nodes, but(leader))
 		w.Must(leader.Signal(syscall.SIGCONT))
-		w.claim(fmt.Sprintf("after-%d", round), class, "1Mi")
-		pv := w.Bound(fmt.Sprintf("after-%d", round))
-		w.Must(os.WriteFile(filepath.Join(cluster.PathOf(pv), "data"), []byte(fmt.Sprintf("after-%d", round)), 0o600))
-		want[fmt.Sprintf("after-%d", round)] = pv
+		after := fmt.Sprintf("after-%d", round)
+		w.claim(after, class, "1Mi")
+		written(after)
 	}
 	var all []string
 	for name, pv := range want {
-		data, err := os.ReadFile(filepath.Join(cluster.PathOf(pv), "data"))
-		if string(data) != name {
-			t.Errorf("claim %s has %q, %v", name, data, err)
-		}
+		nodes[0].wantData(cluster.PathOf(pv), name)
 		all = append(all, pv.Name)
 	}
 	nodes[0].wantTree(pool.Of(all...)...)
@@ -198,9 +201,7 @@ func (w *environment) burst(round int, class string, n int) []string {
 // No node has the storage: one of them says so, and once. The first that has it again does the
 // work.
 func TestSharedAllClosed(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.threeNodes()
-	class := w.Class("c", immediate)
+	w, nodes, class := threeNodes(t)
 	before := w.bound("before", class, "1Mi")
 	for _, n := range nodes {
 		n.unmount()
@@ -224,8 +225,7 @@ func TestSharedAllClosed(t *testing.T) {
 // Another filesystem is mounted on one node: it is fine in itself, and not the one the others work
 // in.
 func TestSharedOtherStorage(t *testing.T) {
-	w := newEnvironment(t)
-	nodes := w.newNodes(hosttest.PoolMount(t, hosttest.Mkfs(t, "ext4", 96)), []string{"a", "b"})
+	w, nodes := twoNodes(t)
 	right, wrong := nodes[0], nodes[1]
 	right.run()
 	w.holder(nodes, anyNode)
@@ -244,7 +244,7 @@ func (n *node) runOnOtherStorage() {
 	n.w.Helper()
 	n.unmount()
 	n.do("mount", "-o", "loop", hosttest.Mkfs(n.w, "ext4", 32).File, n.mount)
-	n.call("prepare", "fast", "--replace").ends(0)
+	n.call("prepare", "fast", "--replace").Ends(0)
 	n.run()
 	n.w.event(n.w.nodeObject(n.node), "StorageMismatch")
 }

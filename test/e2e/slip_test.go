@@ -21,7 +21,7 @@ func TestWrongCapacity(t *testing.T) {
 	h, pv := w.expandable()
 	capacity := func(size string) {
 		patch := fmt.Sprintf(`{"spec":{"capacity":{"storage":%q}}}`, size)
-		w.patchVolume(pv.Name, types.MergePatchType, patch)
+		w.PatchVolume(pv.Name, types.MergePatchType, patch)
 	}
 	before := h.recorded(pv.Name)
 	capacity("100Gi")
@@ -48,9 +48,7 @@ func TestWrongCapacity(t *testing.T) {
 // for one whose directory is gone claim and volume are told at once. Nothing waits for the next
 // comparison of all records.
 func TestMadeAnew(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a", `on_delete = "archive"`).run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t, `on_delete = "archive"`)
 	archived := h.made("archived", class)
 	w.Removes("archived", archived.Name)
 	h.wantTree("ours/archive/"+archived.Name, "ours/archive/"+archived.Name+".json")

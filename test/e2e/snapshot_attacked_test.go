@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -18,10 +17,7 @@ import (
 // A content that people made for a handle that is no snapshot's touches nothing, is never ready,
 // and can be deleted.
 func TestImportOfOtherHandles(t *testing.T) {
-	w := newEnvironment(t)
-	s := w.snapshots()
-	h := w.newHost("a", `snapshots = "copy"`).run()
-	pv := w.bound("data", w.Class("c", immediate), "10Mi")
+	w, s, h, pv := snapshotHost(t)
 	handles := map[string]string{
 		"unknown": "snapshot-0", "volume": pv.Name, "above": "../" + pv.Name, "below": pv.Name + "/below", "ours": ".hostpath-provisioner",
 		"long": strings.Repeat("n", 4096), "absolute": h.mount + "/" + pv.Name,
@@ -56,7 +52,7 @@ func TestCopiesWait(t *testing.T) {
 	w.claim("data", w.Class("w", wait), "10Mi", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = []string{"test/held"} })
 	w.pod("user", []string{b.node}, "data")
 	pv := w.Bound("data")
-	s.ready("snap", s.ask("snap", pv, w.Provisioner, "Delete"))
+	s.take("snap", pv)
 	named := w.claim("named", class, "10Mi", from("data"), func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "none-" + w.Namespace })
 
 	claims := w.pvcs()
@@ -116,17 +112,13 @@ func TestSnapshotOfKubevirtsVolume(t *testing.T) {
 // A content of which people say that it is ready while its copy is under way, or before, is made
 // and said to be ready all the same.
 func TestSnapshotReadyByPeople(t *testing.T) {
-	w := newEnvironment(t)
-	s := w.snapshots()
-	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `snapshots = "copy"`).run()
-	origin := w.bound("data", w.Class("c", immediate), "10Mi")
+	w, s, h, origin := snapshotHost(t, "-N", "30000")
 	h.many(origin)
 	content := s.ask("snap", origin, w.Provisioner, "Delete")
 	patchIn(s.environment, s.api.Of("volumesnapshotcontents"), content, `{"status":{"readyToUse":true}}`, "status")
 	s.Eventually("it is ready by the daemon's word", func() bool { return s.status(content)["snapshotHandle"] != nil })
 	s.ready("snap", content)
-	w.claim("restored", w.Class("r", immediate), "10Mi", restore("snap"))
-	h.wantClone(w.Bound("restored"))
+	h.wantClone(w.bound("restored", w.Class("r", immediate), "10Mi", restore("snap")))
 }
 
 // A snapshot that was asked for while its node was off is not taken of a volume that was given to
@@ -134,18 +126,15 @@ func TestSnapshotReadyByPeople(t *testing.T) {
 func TestSnapshotOfGivenVolume(t *testing.T) {
 	w := newEnvironment(t)
 	s := w.snapshots()
-	h, address := w.served("a", `snapshots = "copy"`)
+	h := w.newHost("a", `snapshots = "copy"`).serving().run()
 	pv := w.bound("data", w.Class("c", immediate), "10Mi")
-	fails := w.records("SnapshotsFail", address)
+	fails := h.records("SnapshotsFail")
 	h.stop()
 	content := s.ask("snap", pv, w.Provisioner, "Delete")
 	const given = `{"spec":{"persistentVolumeReclaimPolicy":"Retain","claimRef":{"namespace":"given","uid":null}}}`
 	patchIn(w, w.pvs(), pv.Name, given)
 	h.run()
-	s.Eventually("it is said why there is no snapshot", func() bool {
-		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
-		return strings.Contains(message, "the volume is another claim's than when the snapshot was asked for")
-	})
+	s.says(content, "the volume is another claim's than when the snapshot was asked for")
 	fails.Fires()
 	h.wantTree(pool.Of(pv.Name)...)
 	s.remove("snap", content)

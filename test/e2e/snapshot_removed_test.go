@@ -7,19 +7,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // A snapshot goes with its content also if people removed its directory, after it was kept and
 // imported, and if the record of its volume is damaged.
 func TestSnapshotRemovedDamaged(t *testing.T) {
-	w := newEnvironment(t)
-	s := w.snapshots()
-	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96), "a", `snapshots = "copy"`).run()
-	origin := w.bound("data", w.Class("c", immediate), "10Mi")
+	w, s, h, origin := snapshotHost(t)
 	content := s.ask("snap", origin, w.Provisioner, "Retain")
 	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
 	s.remove("snap", content)
@@ -29,8 +24,7 @@ func TestSnapshotRemovedDamaged(t *testing.T) {
 	s.Must(os.RemoveAll(filepath.Join(h.mount, handle)))
 	s.remove("imported", imported)
 	h.wantTree(pool.Of(origin.Name)...)
-	content = s.ask("later", origin, w.Provisioner, "Delete")
-	s.ready("later", content)
+	content, _ = s.take("later", origin)
 	s.Must(os.WriteFile(filepath.Join(h.ours("volumes"), origin.Name+".json"), []byte("damaged"), 0o600))
 	s.remove("later", content) // it needs nothing of its volume's record
 }
@@ -45,8 +39,7 @@ func snapshotOfTwoNodes(t *testing.T) (s *snapshots, h *host, origin *corev1.Per
 	w.claim("data", w.Class("c", wait), "10Mi")
 	w.pod("user", []string{h.node}, "data")
 	origin = w.Bound("data")
-	content = s.ask("snap", origin, w.Provisioner, "Delete")
-	handle, _ = s.ready("snap", content)["snapshotHandle"].(string)
+	content, handle = s.take("snap", origin)
 	return s, h, origin, content, handle
 }
 
@@ -65,26 +58,15 @@ func TestSnapshotOfTwoContents(t *testing.T) {
 // A snapshot that cannot be removed because its record is damaged, and one that cannot be made
 // because its pool is away, say so. What is ready stays so meanwhile.
 func TestSnapshotCannotBeLookedFor(t *testing.T) {
-	w := newEnvironment(t)
-	s := w.snapshots()
-	h := w.newHost("a", `snapshots = "copy"`).run()
-	origin := w.bound("data", w.Class("c", immediate), "10Mi")
-	damaged, ready := s.ask("damaged", origin, w.Provisioner, "Delete"), s.ask("ready", origin, w.Provisioner, "Delete")
-	handle, _ := s.ready("damaged", damaged)["snapshotHandle"].(string)
-	s.ready("ready", ready)
-	says := func(content, want string) {
-		s.Helper()
-		s.Eventually("it is said why "+content+" waits", func() bool {
-			message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
-			return strings.Contains(message, want)
-		})
-	}
+	w, s, h, origin := snapshotHost(t)
+	damaged, handle := s.take("damaged", origin)
+	ready, _ := s.take("ready", origin)
 	s.Must(os.WriteFile(filepath.Join(h.ours("volumes"), handle+".json"), []byte("damaged"), 0o600))
 	s.Must(s.api.Remove(s.Ctx, "damaged", damaged))
-	says(damaged, "cannot look for it: ")
+	s.says(damaged, "cannot look for it: ")
 	s.Must(os.Rename(filepath.Join(h.ours(""), "pool.json"), filepath.Join(h.ours(""), "pool.json.away")))
 	w.Must(h.WaitStatus(w.Soon(), "is closed"))
-	says(s.ask("away", origin, w.Provisioner, "Delete"), "cannot look for it: pool fast: ")
+	s.says(s.ask("away", origin, w.Provisioner, "Delete"), "cannot look for it: pool fast: ")
 	if status := s.status(ready); status["readyToUse"] != true || status["error"] != nil {
 		t.Errorf("the ready one: %v", status)
 	}

@@ -27,6 +27,26 @@ func (w *environment) snapshots() *snapshots {
 	return &snapshots{w, api}
 }
 
+// snapshotHost is a host that makes snapshots, on an ext4 filesystem that was made with these
+// arguments, and a bound claim.
+func snapshotHost(
+	t *testing.T, args ...string,
+) (w *environment, s *snapshots, h *host, origin *corev1.PersistentVolume) {
+	t.Helper()
+	w = newEnvironment(t)
+	s = w.snapshots()
+	h = w.newHostOn(hosttest.Mkfs(w, "ext4", 96, args...), "a", `snapshots = "copy"`).run()
+	return w, s, h, w.bound("data", w.Class("c", immediate), "10Mi")
+}
+
+// take asks for a snapshot that goes with its content, and waits until it is ready.
+func (s *snapshots) take(name string, pv *corev1.PersistentVolume) (content, handle string) {
+	s.Helper()
+	content = s.ask(name, pv, s.Provisioner, "Delete")
+	handle, _ = s.ready(name, content)["snapshotHandle"].(string)
+	return content, handle
+}
+
 // ask asks for a snapshot of a volume, and returns the content's name.
 func (s *snapshots) ask(name string, pv *corev1.PersistentVolume, class, policy string) (content string) {
 	s.Helper()
@@ -60,6 +80,19 @@ func (s *snapshots) gone(content string) {
 		gone, err := s.api.Gone(s.Ctx, content)
 		return err == nil && gone
 	})
+}
+
+// says waits until a content's status says why there is no snapshot, or it does not go.
+func (s *snapshots) says(content, why string) {
+	s.Helper()
+	s.Eventually("content "+content+" says "+why, func() bool { return s.told(content, why) })
+}
+
+// told reports whether the error in a content's status has this text.
+func (s *snapshots) told(content, why string) bool {
+	s.Helper()
+	message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
+	return strings.Contains(message, why)
 }
 
 // restore makes a claim be filled from a snapshot.
@@ -110,10 +143,7 @@ func (s *snapshots) refusal(h *host, pv *corev1.PersistentVolume) {
 	s.Helper()
 	s.Must(s.api.Class(s.Ctx, s.Namespace+"-paused", map[string]any{"consistency": "paused"}))
 	content := s.ask("paused", pv, s.Namespace+"-paused", "Delete")
-	s.Eventually("it is said why there is no snapshot", func() bool {
-		message, _, _ := unstructured.NestedString(s.status(content), "error", "message")
-		return strings.Contains(message, `and "paused" takes a pool of that`)
-	})
+	s.says(content, `and "paused" takes a pool of that`)
 	s.remove("paused", content)
 	h.wantTree(pool.Of(pv.Name)...)
 }
@@ -121,25 +151,14 @@ func (s *snapshots) refusal(h *host, pv *corev1.PersistentVolume) {
 // A daemon that is killed while it makes a snapshot leaves none that is said to be ready; the next
 // one makes it whole. One that is kept outlives its content, and is imported by its handle.
 func TestSnapshotKilled(t *testing.T) {
-	w := newEnvironment(t)
-	s := w.snapshots()
-	h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96, "-N", "30000"), "a", `snapshots = "copy"`).run()
-	class := w.Class("c", immediate)
-	origin := w.bound("data", class, "10Mi")
+	w, s, h, origin := snapshotHost(t, "-N", "30000")
 	h.many(origin)
 	content := s.ask("snap", origin, w.Provisioner, "Retain")
 	uid := strings.TrimPrefix(content, "snapcontent-")
-	w.Eventually("the copy is under way", func() bool {
-		_, err := os.Lstat(filepath.Join(h.ours("staging"), "snapshot-"+uid, "many-3"))
-		_, done := os.Lstat(filepath.Join(h.mount, "snapshot-"+uid))
-		return err == nil || done == nil
-	})
+	h.copying("snapshot-" + uid)
 	h.again()
 	handle, _ := s.ready("snap", content)["snapshotHandle"].(string)
-	all, err := filepath.Glob(filepath.Join(h.mount, handle, "many-*", "*"))
-	if err != nil || len(all) != 4000 {
-		t.Errorf("%d files, %v", len(all), err)
-	}
+	h.hasMany(handle)
 	s.remove("snap", content)
 	h.wantTree(pool.Of(origin.Name, handle)...)
 	s.Must(s.api.Import(s.Ctx, "imported", "imported-"+uid, handle))

@@ -21,9 +21,7 @@ import (
 // the daemon is told to end: it finds out by then that the object went, and the next daemon has
 // nothing to keep.
 func TestStoppedAfterALostResponse(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a")
-	door := w.behindDoor(h)
+	w, h, door := hostBehindDoor(t)
 	h.run()
 	pv := h.made("data", w.Class("c", immediate))
 	lost, once := make(chan struct{}), sync.Once{}
@@ -60,12 +58,11 @@ func TestStoppedAfterALostResponse(t *testing.T) {
 // before the object is gone, which another controller holds with a finalizer of its own. The files
 // need not wait for that, as they do not where the pool stays.
 func TestUnmountedBeforeTheResponse(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a")
-	door := w.behindDoor(h)
+	w, h, door := hostBehindDoor(t)
 	h.run()
 	pv := h.made("data", w.Class("c", immediate))
-	w.patchVolume(pv.Name, types.JSONPatchType, `[{"op":"add","path":"/metadata/finalizers/-","value":"e2e.example/held"}]`)
+	w.PatchVolume(pv.Name, types.JSONPatchType,
+		`[{"op":"add","path":"/metadata/finalizers/-","value":"e2e.example/held"}]`)
 	deleted, closed, once := make(chan struct{}), make(chan struct{}), sync.Once{}
 	door.instead(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodDelete || !strings.HasSuffix(r.URL.Path, "/persistentvolumes/"+pv.Name) {
@@ -90,6 +87,6 @@ func TestUnmountedBeforeTheResponse(t *testing.T) {
 	if now := w.Volume(pv.Name); now.DeletionTimestamp == nil {
 		t.Errorf("the object is not being deleted: %v", now)
 	}
-	w.patchVolume(pv.Name, types.MergePatchType, `{"metadata":{"finalizers":null}}`)
+	w.PatchVolume(pv.Name, types.MergePatchType, `{"metadata":{"finalizers":null}}`)
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -21,46 +20,46 @@ import (
 )
 
 // sends calls send, and returns the stream, too.
-func (h *host) sends(pv string, args ...string) (stream []byte, said answer) {
+func (h *host) sends(pv string, args ...string) (stream []byte, said fixture.Answer) {
 	h.w.Helper()
 	var out, text bytes.Buffer
 	args = append([]string{"volume", "send", pv}, args...)
 	c := h.Command(args...)
 	c.Stdout, c.Stderr = &out, &text
 	_ = c.Run() // the exit code has it
-	return out.Bytes(), answer{h.w, args, text.String(), c.ProcessState.ExitCode()}
+	return out.Bytes(), h.ended(c, args, text.String())
 }
 
 // sendsNothing wants a call of send to fail with these words.
 func (h *host) sendsNothing(pv, want string, args ...string) {
 	h.w.Helper()
 	_, said := h.sends(pv, args...)
-	said.fails(want)
+	said.Fails(want)
 }
 
 // sent is the stream of a volume that no pod uses.
 func (h *host) sent(pv string, args ...string) []byte {
 	h.w.Helper()
 	stream, said := h.sends(pv, args...)
-	said.ends(0)
+	said.Ends(0)
 	return stream
 }
 
 // receives calls receive with this stream.
-func (h *host) receives(stream []byte, args ...string) answer {
+func (h *host) receives(stream []byte, args ...string) fixture.Answer {
 	h.w.Helper()
 	args = append([]string{"volume", "receive", "fast"}, args...)
 	c := h.Command(args...)
 	c.Stdin = bytes.NewReader(stream)
 	out, _ := c.CombinedOutput() // the exit code has it
-	return answer{h.w, args, string(out), c.ProcessState.ExitCode()}
+	return h.ended(c, args, string(out))
 }
 
 // refusesStream wants a stream refused with these words, and nothing changed.
 func (h *host) refusesStream(stream []byte, want string, args ...string) {
 	h.w.Helper()
 	before := h.tree()
-	h.receives(stream, args...).fails(want)
+	h.receives(stream, args...).Fails(want)
 	if now := h.tree(); !slices.Equal(now, before) {
 		h.w.Errorf("%q: the pool has\n%q, before\n%q", want, now, before)
 	}
@@ -74,16 +73,16 @@ func TestSendVolume(t *testing.T) {
 	w := newEnvironment(t)
 	w.driver()
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	data := a.writes("data", w.Class("local", immediate))
-	csi := a.writes("csi", w.Class("csi", immediate, fixture.Parameters("source", "csi")))
+	data := a.made("data", w.Class("local", immediate))
+	csi := a.made("csi", w.Class("csi", immediate, fixture.Parameters("source", "csi")))
 	old := cluster.PathOf(data)
 	w.Must(os.WriteFile(filepath.Join(old, "large"), bytes.Repeat([]byte("large"), 1<<19), 0o640))
 	w.Must(os.Link(filepath.Join(old, "large"), filepath.Join(old, "link")))
 	w.Must(os.Chown(old, 1000, 1001))
 	w.pod("uses", nil, "data")
-	w.Eventually("the pod has its node", func() bool { return w.nodeOf("uses") == a.node })
+	w.runsOn("uses", a)
 	part, told := a.sends(data.Name)
-	if told.fails("pod " + w.Namespace + "/uses uses volume " + data.Name); len(part) > 0 {
+	if told.Fails("pod " + w.Namespace + "/uses uses volume " + data.Name); len(part) > 0 {
 		t.Errorf("%d bytes of a volume that is used", len(part))
 	}
 	b.sendsNothing(data.Name, "is named")
@@ -98,7 +97,7 @@ func TestSendVolume(t *testing.T) {
 	b.refusesStream(slices.Replace(slices.Clone(stream), 2000, 2001, stream[2000]^1), "damaged")
 	b.refusesStream(append([]byte("x"), stream...), "does not begin")
 	a.refusesStream(stream, "the pool has a volume of this name")
-	a.call("volumes", "fast").says("sent")
+	a.call("volumes", "fast").Says("sent")
 	w.pod("waits", nil, "data")
 	dies, _ := b.receivesMost(stream, data.Name)
 	w.Must(dies.Process.Kill())
@@ -106,7 +105,7 @@ func TestSendVolume(t *testing.T) {
 	b.showsNothing()
 	k := w.killer()
 	k.input = stream
-	said, _ := k.toTheEnd(b, "volume", "receive", "fast")
+	said := k.toTheEnd(b, "volume", "receive", "fast")
 	if len(k.at) < 6 || !strings.Contains(said, "received "+data.Name) {
 		t.Errorf("killed at %q\n%s", k.at, said)
 	}
@@ -117,24 +116,21 @@ func TestSendVolume(t *testing.T) {
 	}
 	same(t, old, cluster.PathOf(now))
 	b.wantTree(append(before, pool.Of(data.Name)...)...)
-	w.Eventually("the pod follows", func() bool { return w.nodeOf("waits") == b.node })
-	a.call("volume", "send", "--abort", data.Name).ends(1, "it was received")
-	b.receives(stream).ends(0, "received before")
+	w.runsOn("waits", b)
+	a.call("volume", "send", "--abort", data.Name).Ends(1, "it was received")
+	b.receives(stream).Ends(0, "received before")
 	b.refusesStream(older, "the pool has a volume of this name")
-	b.call("volume", "drop", data.Name).ends(1, "has a PersistentVolume: delete its claim")
-	a.again() // it looks at all records
-	w.Eventually("the old copy is retained", func() bool {
-		out, _ := a.Call("volumes", "fast")
-		return strings.Contains(out, data.Name) && strings.Contains(out, "retained")
-	})
+	b.call("volume", "drop", data.Name).Ends(1, "has a PersistentVolume: delete its claim")
+	a.again()                                                // it looks at all records
+	a.call("volumes", "fast").Becomes(data.Name, "retained") // the old copy
 	a.wantData(old, "data")
-	a.call("volume", "drop", data.Name).ends(0)
+	a.call("volume", "drop", data.Name).Ends(0)
 	a.wantTree(pool.Of(csi.Name)...)
 
 	w.deletePod("waits")
-	a.receives(b.sent(data.Name)).ends(0)
+	a.receives(b.sent(data.Name)).Ends(0)
 	a.follows("data")
-	b.receives(a.sent(csi.Name)).ends(0)
+	b.receives(a.sent(csi.Name)).Ends(0)
 	b.follows("csi")
 	w.Removes("csi", csi.Name)
 	b.wantTree(append(before, pool.Of(data.Name)...)...) // the copy that was sent
@@ -143,7 +139,7 @@ func TestSendVolume(t *testing.T) {
 // aborts takes a volume back that was sent, and wants its claim to have it here.
 func (h *host) aborts(claim, pv string) {
 	h.w.Helper()
-	h.call("volume", "send", "--abort", pv).ends(0)
+	h.call("volume", "send", "--abort", pv).Ends(0)
 	h.follows(claim)
 }
 
@@ -202,10 +198,8 @@ func (w *environment) rewritten(stream []byte, change func(*follow.Head)) []byte
 // is another by now, one that says less than comes, a pool of another cluster, and one without
 // room.
 func TestReceiveRefuses(t *testing.T) {
-	w := newEnvironment(t)
-	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	class := w.Class("c", immediate)
-	pv := a.writes("data", class)
+	w, a, b, class := twoHosts(t)
+	pv := a.made("data", class)
 	stream := a.sent(pv.Name)
 	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Cluster = "another" }),
 		"the stream is of another cluster's")
@@ -214,23 +208,17 @@ func TestReceiveRefuses(t *testing.T) {
 	b.refusesStream(w.rewritten(stream, func(h *follow.Head) { h.Bytes = 1 << 40 }), "has no room")
 	marker := b.ours("pool.json")
 	was := need(os.ReadFile(marker))(w)
-	other := b.marker(marker)
-	other["cluster"] = "another"
-	text := need(json.Marshal(other))(w)
-	w.Must(os.WriteFile(marker, text, 0o600))
+	b.editMarkers(func(m map[string]any) { m["cluster"] = "another" }, marker)
 	b.refusesStream(stream, "OtherCluster")
 	w.Must(os.WriteFile(marker, was, 0o600))
-	w.retain(pv.Name)
+	w.Retain(pv.Name)
 	w.DeleteClaim("data")
 	w.Phase(pv.Name, corev1.VolumeReleased)
 	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.refusesStream(stream, "is another one than the volume's")
-	a.call("volume", "drop", pv.Name).ends(1, "has a PersistentVolume")
-	w.removesVolume(pv.Name)
-	w.Eventually("it is retained", func() bool {
-		out, code := a.Call("volume", "drop", pv.Name)
-		return code == 0 && strings.Contains(out, "dropped "+pv.Name)
-	})
+	a.call("volume", "drop", pv.Name).Ends(1, "has a PersistentVolume")
+	w.RemovesVolume(pv.Name)
+	a.call("volume", "drop", pv.Name).Becomes("dropped " + pv.Name) // once it is retained
 	a.wantTree()
 }
 
@@ -238,23 +226,19 @@ func TestReceiveRefuses(t *testing.T) {
 // claim with it. One of a volume whose claim is another by now is refused, and so is one where
 // there is no room.
 func TestReceiveBackup(t *testing.T) {
-	w := newEnvironment(t)
-	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
-	class := w.Class("old", immediate)
-	pv := a.writes("data", class)
+	w, a, b, class := twoHosts(t)
+	pv := a.made("data", class)
 	stream, k := a.sent(pv.Name, "--backup"), w.killer()
 	b.refusesStream(stream, "is a backup, and the cluster has the volume")
-	if out, _ := a.Call("volumes", "fast"); strings.Contains(out, "sent") {
-		t.Errorf("it was only backed up, and is said to be\n%s", out)
-	}
+	a.call("volumes", "fast").Lacks("sent") // it was only backed up
 	w.Removes("data", pv.Name)
 	b.refusesStream(stream, "with --new-cluster")
 	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.refusesStream(stream, "is not its own", "--new-cluster")
 	w.DeleteClaim("data")
-	b.call("pool", "cordon", "fast").ends(0)
+	b.call("pool", "cordon", "fast").Ends(0)
 	b.refusesStream(stream, "PoolCordoned", "--new-cluster")
-	b.call("pool", "uncordon", "fast").ends(0)
+	b.call("pool", "uncordon", "fast").Ends(0)
 	k.input = stream
 	k.toTheEnd(b, "volume", "receive", "fast", "--new-cluster", "--claims",
 		"--class", class+"="+w.Class("new", immediate))

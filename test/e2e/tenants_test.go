@@ -57,9 +57,7 @@ func TestMissingClass(t *testing.T) {
 
 // Sizes that no number of 64 bits holds have no room anywhere. Kubernetes takes them.
 func TestSizesBeyondNumbers(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	for name, size := range map[string]string{"e100": "100E", "e19": "1e19", "e30": "1e30", "top": "9223372036854775808"} {
 		claim := w.claim(name, class, size, on)
@@ -120,16 +118,14 @@ func TestLongWords(t *testing.T) {
 // The free space of a disk changes all the time. A claim that does not fit has one event all the
 // same.
 func TestTooLargeOnce(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", immediate)
+	w, h, class := oneHost(t)
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	claim := w.claim("large", class, "1Ti", on)
 	w.refused(claim, "NotEnoughSpace")
 	for i := range 3 { // a daemon that begins anew remembers nothing, and each time it has other words
 		w.Must(os.WriteFile(fmt.Sprintf("%s/fill-%d", h.mount, i), make([]byte, 8<<20), 0o600))
 		w.Must(h.Signal(syscall.SIGHUP))
-		w.Eventually("it is said again", func() bool { return strings.Count(h.Log(), "reason=NotEnoughSpace") >= i+2 })
+		h.said("reason=NotEnoughSpace", i+2)
 	}
 	w.bound("after", class, "1Mi", on)
 	events := listIn(w, w.events(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(claim.UID) + ",reason=NotEnoughSpace"})
@@ -164,13 +160,11 @@ func TestMemoryOfPendingClaims(t *testing.T) {
 		_, err := claims.Create(w.Ctx, c, metav1.CreateOptions{})
 		return err
 	})
-	told := func(daemons int) func() bool { // of 1000 at most: the others are left out
-		return func() bool { return strings.Count(h.Log(), "reason=ClassNotFound") >= daemons*min(n, 1000) }
-	}
-	w.Eventually("all are looked at", told(1))
+	told := min(n, 1000) // the others are left out
+	h.said("reason=ClassNotFound", told)
 	followed := h.memory()
 	h.again()
-	w.Eventually("all are looked at again", told(2))
+	h.said("reason=ClassNotFound", 2*told)
 	t.Logf("%d claims of 250 KiB: resident %s, while they came %s, begun with them %s", n, idle, followed, h.memory())
 	for _, m := range []memory{followed, h.memory()} {
 		if m.most > memoryMax {

@@ -118,12 +118,6 @@ func TestClaimsOfAPodOnSeveralDisks(t *testing.T) {
 	}
 }
 
-// wantPromised waits until the pool has promised so much.
-func (h *host) wantPromised(bytes uint64) {
-	h.w.Helper()
-	h.w.Eventually(fmt.Sprint(bytes, " bytes are promised"), func() bool { return h.promised() == bytes })
-}
-
 // Twelve pods with three claims each race for two nodes that have room for two pods and one claim
 // each: four run, and no other one has a volume. With HOSTPATH_RACE=full they are fifty and four nodes,
 // on a control plane with the limits of Kubernetes.

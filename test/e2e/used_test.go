@@ -44,8 +44,7 @@ func TestUsedWithoutQuotas(t *testing.T) {
 	w.Must(os.Mkdir(filepath.Join(mount, "one"), 0o700))
 	h := w.hostAt(filepath.Join(mount, "one"), "a", fmt.Sprintf("mount_point = %q", mount))
 	w.Must(w.AddNode(w.Ctx, h.node, nil))
-	address := h.metrics()
-	h.run()
+	h.serving().run()
 	class := w.Class("c", immediate)
 	small, large := h.made("small", class), h.made("large", class)
 	fill := func(pv, name string, mib int) string {
@@ -74,19 +73,17 @@ func TestUsedWithoutQuotas(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", pv, got, want)
 		}
 	}
-	out, _ := h.Call("volumes")
-	if !strings.Contains(out, "USED") || !strings.Contains(out, "s ago") {
-		t.Errorf("the table:\n%s", out)
-	}
+	h.call("volumes").Says("USED", "s ago")
 	sum := rows[small.Name].Used + rows[large.Name].Used
-	w.Eventually("the status has the sum", func() bool { return h.pool().Used == sum })
+	w.Eventually("the status has the sum", func() bool {
+		return known(h.status().Pools[0].Used) == sum
+	})
 	series := func(name, pv string, value any) string {
 		claim := map[string]string{small.Name: "small", large.Name: "large"}[pv]
 		return fmt.Sprintf("hostpath_provisioner_volume_%s{namespace=%q,persistentvolumeclaim=%q,"+
 			"pool=\"fast\",volume=%q} %v\n", name, w.Namespace, claim, pv, value)
 	}
-	scrape := func() string { return page(w, "http://"+address+"/metrics") }
-	_, scraped, _ := strings.Cut(scrape(), "\n# HELP hostpath_provisioner_pool_used")
+	_, scraped, _ := strings.Cut(h.scraped(), "\n# HELP hostpath_provisioner_pool_used")
 	for _, want := range []string{
 		series("inodes_used", small.Name, 3), series("inodes_used", large.Name, 4),
 		series("used_estimate", small.Name, 0), series("used_estimate", large.Name, 0),
@@ -107,7 +104,7 @@ func TestUsedWithoutQuotas(t *testing.T) {
 
 	hosttest.Unmount(t, mount)
 	w.Eventually("nobody tells it of a closed pool", func() bool {
-		return !strings.Contains(scrape(), "volume_used_bytes{")
+		return !strings.Contains(need(h.page("/metrics"))(w), "volume_used_bytes{")
 	})
 	image.Mount(t, mount)
 	w.Eventually("it is told again", func() bool {

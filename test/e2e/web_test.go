@@ -31,13 +31,12 @@ const password = "a scraper's password"
 func (w *environment) newWeb(text string) *web {
 	w.Helper()
 	o := &web{host: w.newHost("a"), authority: certs.NewAuthority(w), dir: hosttest.Dir(w)}
-	address := o.metrics()
-	_, o.port, _ = strings.Cut(address, ":")
+	_, o.port, _ = strings.Cut(o.serving().address, ":")
 	o.file = filepath.Join(o.dir, "web.yml")
 	o.authority.Write(w, o.dir, "node-a")
 	o.write(text)
 	config := o.config()
-	w.Must(o.Configure(fmt.Sprintf("metrics_web_config = %q\n", o.file) + strings.Replace(config, address, "0.0.0.0:"+o.port, 1)))
+	w.Must(o.Configure(fmt.Sprintf("metrics_web_config = %q\n", o.file) + strings.Replace(config, o.address, "0.0.0.0:"+o.port, 1)))
 	own := o.authority.Client(w, "prometheus")
 	o.client, o.known = o.newClient(), o.newClient(own)
 	return o
@@ -97,9 +96,7 @@ func TestMetricsForAnotherHost(t *testing.T) {
 	const user = "basic_auth_users:\n  prometheus: HASH\n"
 	o := newEnvironment(t).newWeb(encrypted + user)
 	o.run()
-	if strings.Contains(o.Log(), "reachable") || !strings.Contains(o.Log(), "confined by Landlock") {
-		t.Errorf("warned of what is protected, or not confined:\n%s", o.Log())
-	}
+	o.logged().Says("confined by Landlock").Lacks("reachable")
 	o.wantScrape("the password", o.client, "https", password, "200", "node-a")
 	o.wantScrape("another password", o.client, "https", "guessed", "401", "node-a")
 	o.wantScrape("no password", o.client, "https", "", "401", "node-a")
@@ -113,9 +110,9 @@ func TestMetricsForAnotherHost(t *testing.T) {
 
 	o.write(encrypted + "  client_auth: RequireAndVerifyClientCert\n")
 	mistake := "metrics_web_config: " + o.file + ": yaml: unmarshal errors: line 4: field client_auth not found in type web.TLSConfig"
-	o.call("check", "--config-only").ends(2, "config.toml:1: "+mistake+"\n")
+	o.call("check", "--config-only").Ends(2, "config.toml:1: "+mistake+"\n")
 	o.w.Must(o.Signal(syscall.SIGHUP))
-	o.w.Eventually("the reload is refused", func() bool { return strings.Contains(o.Log(), "was not reloaded") })
+	o.said("was not reloaded", 1)
 	o.wantScrape("after a mistake", o.known, "https", "", refused, "")
 	o.write(encrypted + user)
 	o.wantScrape("without the mistake", o.client, "https", password, "200", "node-b")

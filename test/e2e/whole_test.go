@@ -37,8 +37,7 @@ func TestAdoptWholeFilesystem(t *testing.T) {
 			theirs := way.made(h)
 			before := w.Volume(theirs.Name)
 			h.adopts(way.flags...)
-			w.Eventually("the daemon counts what the claim requests",
-				func() bool { return h.promised() == 1<<20 })
+			h.wantPromised(1 << 20) // what the claim requests
 			class := w.Class("c", immediate)
 			ours := w.bound("ours", class, "10Mi")
 			h.again()
@@ -49,9 +48,7 @@ func TestAdoptWholeFilesystem(t *testing.T) {
 			}
 			h.adopts("--undo")
 			w.asBefore(before)
-			w.Eventually("the daemon counts the others alone", func() bool {
-				return h.promised() == 20<<20
-			})
+			h.wantPromised(20 << 20) // to the others
 		})
 	}
 }

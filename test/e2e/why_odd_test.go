@@ -29,10 +29,7 @@ func TestWhyOdd(t *testing.T) {
 	admin := w.killer().kubeconfig()
 	data := a.made("data", w.Class("now", immediate))
 
-	page := a.why(admin, "pv", data.Name, "of node "+a.node, "waits for: nothing")
-	if strings.Contains(page, "does not exist") {
-		t.Error(page)
-	}
+	a.why(admin, "pv", data.Name, "of node "+a.node, "waits for: nothing").Lacks("does not exist")
 	w.podOn(b.node, "elsewhere", "data")
 	a.why(admin, "pod", "elsewhere", "waits for: a volume that is not there: it is on node "+b.node,
 		"has its volume on node "+a.node, "without spec.nodeName")

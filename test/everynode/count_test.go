@@ -111,8 +111,7 @@ func TestFiftyNodes(t *testing.T) {
 	counter.take()
 	var pvs []string
 	for i := range claims {
-		pvs = append(pvs, w.claim(fmt.Sprint("data-", i), class, "1Mi"))
-		w.Bound(fmt.Sprint("data-", i))
+		pvs = append(pvs, w.made(fmt.Sprint("data-", i), class))
 	}
 	w.onEach(hosts, pvs...)
 	made := counter.take()

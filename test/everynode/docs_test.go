@@ -2,9 +2,6 @@ package everynode
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,34 +10,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
-
-// page is the first block of docs/every-node.md in a language.
-func page(w *environment, language string) string {
-	w.Helper()
-	text := hosttest.Need(os.ReadFile(filepath.Join(rig.Root(), "docs", "every-node.md")))(w)
-	m := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$").FindStringSubmatch(string(text))
-	if m == nil {
-		w.Fatalf("the page has no block of %s", language)
-	}
-	return m[1]
-}
 
 // The page's example, word for word but for this machine's paths and names: the configuration on
 // three nodes, the objects in a cluster, the nodes labelled as the page says, and the tombstone in
 // the end.
 func TestPage(t *testing.T) {
 	w := newEnvironment(t)
+	page := func(language string) string {
+		blocks := hosttest.Need(pages.Open(rig.Root()).Take("every-node.md", "Set up", language, 0))(w)
+		return blocks[0].Text
+	}
 	var hosts []*host
 	for _, name := range []string{"a", "b", "c"} {
-		h := w.host(name, setting{raw: page(w, "toml"), pool: "agents"})
+		h := w.host(name, setting{raw: page("toml"), pool: "agents"})
 		hosts = append(hosts, h.run())
 		w.label(h.node, "storage", "agents")
 	}
-	w.Must(w.Apply(w.Ctx, []byte(page(w, "yaml"))))
+	w.Must(w.Apply(w.Ctx, []byte(page("yaml"))))
 	w.Namespace = metav1.NamespaceDefault // where kubectl apply puts them
 	pv := w.Bound("agent-state")
 	w.wantVolume(pv)

@@ -13,8 +13,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -65,14 +63,7 @@ func (w *environment) kubeconfig(file string) error {
 	if err := w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", file); err != nil || w.address == "" {
 		return err
 	}
-	config, err := clientcmd.LoadFromFile(file)
-	if err != nil {
-		return err
-	}
-	for _, c := range config.Clusters {
-		c.Server, c.CertificateAuthorityData = w.address, w.authority
-	}
-	return clientcmd.WriteToFile(*config, file)
+	return cluster.Redirect(file, file, w.address, w.authority)
 }
 
 // claim creates a claim and returns the name that its volume will have.
@@ -83,9 +74,12 @@ func (w *environment) claim(name, class, size string) string {
 	return "pvc-" + string(made.UID)
 }
 
-func (w *environment) deleteVolume(name string) {
+// made makes a claim, waits until it is bound, and returns its volume's name.
+func (w *environment) made(name, class string) string {
 	w.Helper()
-	w.Must(w.Client().CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{}))
+	pv := w.claim(name, class, "1Mi")
+	w.Bound(name)
+	return pv
 }
 
 // daemonSet makes a real one on the nodes of this test, each of whose pods uses the claim.
@@ -159,19 +153,7 @@ func (w *environment) event(pv, reason string, from *host, parts ...string) {
 func (w *environment) podOn(name string, h *host, claims ...string) string {
 	w.Helper()
 	p := cluster.Pod(w.Namespace, name, claims...)
-	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{h.node}}},
-		}}},
-	}}
+	p.Spec.Affinity = cluster.OnNodes(h.node)
 	hosttest.Need(w.Client().CoreV1().Pods(w.Namespace).Create(w.Ctx, p, metav1.CreateOptions{}))(w)
 	return name
-}
-
-// retain changes a volume's policy as an operator would.
-func (w *environment) retain(pv string) {
-	w.Helper()
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv, types.MergePatchType,
-		[]byte(`{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`), metav1.PatchOptions{})
-	w.Must(err)
 }

@@ -18,11 +18,9 @@ func (h *host) recorded(pv string, mib int64) {
 // A claim that grows is expanded by one node, whose turn it is, and the other nodes follow, also
 // one that was off. Claim and volume have the size once, whichever nodes have it.
 func TestExpand(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
+	w, hosts, _ := three(t)
 	off := hosts[2]
-	pv := w.claim("data", w.Class("c", immediate, fixture.Expandable), "1Mi")
-	w.Bound("data")
+	pv := w.made("data", w.Class("x", immediate, fixture.Expandable))
 	for _, h := range hosts {
 		h.recorded(pv, 1)
 		h.write(pv)
@@ -48,8 +46,7 @@ func TestExpandWhereThereIsRoom(t *testing.T) {
 	w := newEnvironment(t)
 	large := w.host("a").run()
 	small := w.host("b", setting{tmpfs: true}).run() // of 16 MiB
-	pv := w.claim("data", w.Class("c", immediate, fixture.Expandable), "1Mi")
-	w.Bound("data")
+	pv := w.made("data", w.Class("x", immediate, fixture.Expandable))
 	large.recorded(pv, 1)
 	small.recorded(pv, 1)
 	w.Must(w.Request("data", "25Mi"))

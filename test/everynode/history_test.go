@@ -10,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -22,32 +21,21 @@ import (
 // That an object is absent is no proof that its claim is gone. These tests make it absent in each
 // other way there is, with data on the nodes.
 
-// kept waits until a host's daemon has looked at its records and told that it keeps the volumes.
-func (h *host) kept(pvs ...string) {
-	h.w.Helper()
-	h.told(pvs)
-	h.wantTree(pool.Of(pvs...)...)
-}
+// kept waits until a host's daemon has looked at its records and told that it keeps the volumes,
+// which are all that it has.
+func (h *host) kept(pvs ...string) { h.w.Helper(); h.keptBeside(nil, pvs...) }
 
 // meant waits until the daemon says that the pool is another cluster's, and says that it is this
 // one's.
 func (h *host) meant() {
 	h.w.Helper()
 	h.w.Must(h.WaitStatus(h.w.Soon(), "is a pool of the cluster with the UID"))
-	if out, code := h.Call("prepare", "fast", "--new-cluster"); code != 0 {
-		h.w.Fatalf("prepare: exit code %d\n%s", code, out)
-	}
+	fixture.Call(h.w.T, h.Daemon, "prepare", "fast", "--new-cluster").Ends(0)
 	h.w.Must(h.WaitStatus(h.w.Soon(), "1 of 1 pool open"))
 }
 
-// keptBeside is kept where there is another volume, too.
-func (h *host) keptBeside(other string, pvs ...string) {
-	h.w.Helper()
-	h.told(pvs)
-	h.wantTree(pool.Of(append(pvs, other)...)...)
-}
-
-func (h *host) told(pvs []string) {
+// keptBeside is kept where there are other volumes, too.
+func (h *host) keptBeside(others []string, pvs ...string) {
 	h.w.Helper()
 	for _, pv := range pvs {
 		h.w.Eventually("the daemon on "+h.node+" tells that it keeps "+pv, func() bool {
@@ -59,21 +47,21 @@ func (h *host) told(pvs []string) {
 			return false
 		})
 	}
+	h.wantTree(pool.Of(append(others, pvs...)...)...)
 }
 
 // An administrator takes the finalizer off a volume that is being deleted: no daemon saw that its
 // claim is gone.
 func TestFinalizerTakenOff(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
-	pv := w.written(hosts, "data", w.Class("c", immediate))
+	w, hosts, class := three(t)
+	pv := w.written(hosts, "data", class)
 	for _, h := range hosts {
 		h.published(pv)
 		h.Kill()
 	}
 	w.Must(os.Remove(hosts[2].in(pv, "data"))) // a pod may have one that is empty as well
 	w.DeleteClaim("data")
-	w.forceOff(pv)
+	w.ForceOff(pv)
 	for _, h := range hosts {
 		h.run()
 		h.kept(pv)
@@ -81,15 +69,6 @@ func TestFinalizerTakenOff(t *testing.T) {
 	for _, h := range hosts[:2] {
 		h.wantData(pv)
 	}
-}
-
-// forceOff deletes a volume and takes its finalizer off.
-func (w *environment) forceOff(pv string) {
-	w.Helper()
-	w.deleteVolume(pv)
-	_, err := w.Client().CoreV1().PersistentVolumes().Patch(w.Ctx, pv, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	w.Must(err)
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
 }
 
 const unpublished = `"unpublished": true`
@@ -110,9 +89,7 @@ func TestNeverPublished(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.host("a").run()
 	class := w.Class("c", immediate)
-	empty, full := w.claim("empty", class, "1Mi"), w.claim("full", class, "1Mi")
-	w.Bound("empty")
-	w.Bound("full")
+	empty, full := w.made("empty", class), w.made("full", class)
 	h.published(empty)
 	h.published(full)
 	h.write(full)
@@ -122,7 +99,7 @@ func TestNeverPublished(t *testing.T) {
 		text := hosttest.Need(os.ReadFile(record))(w)
 		w.Must(os.WriteFile(record, []byte(strings.Replace(string(text), "{", "{"+unpublished+",", 1)), 0o600))
 		w.DeleteClaim(name)
-		w.forceOff(pv)
+		w.ForceOff(pv)
 	}
 	h.run()
 	h.kept(full)
@@ -133,21 +110,16 @@ func TestNeverPublished(t *testing.T) {
 // hand, without the label that daemons watch by, to rescue what is on that node: only a read of the
 // API itself shows it.
 func TestObjectMadeAgain(t *testing.T) {
-	w := newEnvironment(t)
-	a, off := w.host("a").run(), w.host("b").run()
-	pv := w.claim("data", w.Class("c", immediate), "1Mi")
-	object := w.Bound("data")
-	for _, h := range []*host{a, off} {
-		h.wantTree(pool.Of(pv)...)
-		h.write(pv)
-	}
+	w, a, off, class := two(t)
+	pv := w.written([]*host{a, off}, "data", class)
+	object := w.Volume(pv)
 	off.Kill()
 	w.Removes("data", pv)
 	a.wantTree()
 	object.ObjectMeta = metav1.ObjectMeta{Name: pv}
 	object.Spec.ClaimRef, object.Spec.PersistentVolumeReclaimPolicy = nil, corev1.PersistentVolumeReclaimRetain
-	_, err := w.Client().CoreV1().PersistentVolumes().Create(w.Ctx, object, metav1.CreateOptions{})
-	w.Must(err)
+	volumes := w.Client().CoreV1().PersistentVolumes()
+	hosttest.Need(volumes.Create(w.Ctx, object, metav1.CreateOptions{}))(w)
 	counter := w.counted()
 	w.Must(w.kubeconfig(off.kubeconfig))
 	off.run()
@@ -155,8 +127,7 @@ func TestObjectMadeAgain(t *testing.T) {
 	off.Stop(w.Soon()) // which lets work under way end
 	off.wantTree(pool.Of(pv)...)
 	off.wantData(pv)
-	w.deleteVolume(pv)
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
+	w.RemovesVolume(pv)
 	off.run()
 	off.wantTree()
 }
@@ -170,12 +141,8 @@ func TestAnotherCluster(t *testing.T) {
 	w := environmentOn(t, plane.Get(t))
 	a, moved := w.host("a").run(), w.host("b").run()
 	class := w.Class("c", immediate)
-	pv, empty := w.claim("data", class, "1Mi"), w.claim("empty", class, "1Mi")
-	w.Bound("data")
-	w.Bound("empty")
+	pv, empty := w.written([]*host{a, moved}, "data", class), w.made("empty", class)
 	for _, h := range []*host{a, moved} {
-		h.wantTree(pool.Of(pv, empty)...)
-		h.write(pv)
 		h.published(empty)
 	}
 	moved.Kill()
@@ -205,17 +172,14 @@ func TestRestored(t *testing.T) {
 	w := environmentOn(t, plane)
 	on, off := w.host("a").run(), w.host("b").run()
 	class := w.Class("c", immediate)
-	old := w.claim("old", class, "1Mi")
-	w.Bound("old")
+	old := w.made("old", class)
 	w.onEach([]*host{on, off}, old)
 	w.Must(plane.Kill())
 	backup := filepath.Join(plane.Dir(), "etcd-backup")
 	copyTree(w, etcdOf(plane), backup)
 	w.Must(plane.Restart(w.Ctx))
 
-	pv, empty := w.claim("data", class, "1Mi"), w.claim("empty", class, "1Mi")
-	w.Bound("data")
-	w.Bound("empty")
+	pv, empty := w.made("data", class), w.made("empty", class)
 	for _, h := range []*host{on, off} {
 		h.wantTree(pool.Of(old, pv, empty)...)
 		h.write(pv)
@@ -232,10 +196,10 @@ func TestRestored(t *testing.T) {
 	// (kube.StaleAfter); a start finds out at once.
 	on.Kill()
 	on.run()
-	on.keptBeside(old, pv, empty)
+	on.keptBeside([]string{old}, pv, empty)
 	on.wantData(pv)
 	off.run()
-	off.keptBeside(old, pv, empty)
+	off.keptBeside([]string{old}, pv, empty)
 	off.wantData(pv)
 }
 
@@ -263,9 +227,8 @@ func (w *environment) tombstone(pv string) {
 // A tombstone that is there already, as its writer leaves it when it dies before the object goes:
 // while the claim lives no daemon acts on it, and when the claim goes the others finish.
 func TestWriterDied(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
-	pv := w.written(hosts, "data", w.Class("c", immediate))
+	w, hosts, class := three(t)
+	pv := w.written(hosts, "data", class)
 	w.tombstone(pv)
 	for _, h := range hosts {
 		h.Kill()
@@ -282,10 +245,8 @@ func TestWriterDied(t *testing.T) {
 // going is not, its node says so, and nothing more of it goes. When the claim is deleted once more,
 // all go.
 func TestPartComesBack(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
-	pv := w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
+	w, hosts, class := three(t)
+	pv := w.made("data", class)
 	for i, name := range []string{"", pv, pv + "~"} {
 		h := hosts[i]
 		h.wantTree(pool.Of(pv)...)

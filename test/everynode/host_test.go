@@ -114,8 +114,5 @@ func (h *host) wantData(dir string) {
 	}
 }
 
-// tree is the names of everything in the pool (pool.Tree).
-func (h *host) tree() []string { h.w.Helper(); return h.w.Tree(h.in()) }
-
 // wantTree waits until the pool holds exactly these.
 func (h *host) wantTree(want ...string) { h.w.Helper(); h.w.WantTree(h.node, h.in(), want...) }

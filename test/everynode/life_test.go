@@ -19,8 +19,7 @@ import (
 // A DaemonSet on three nodes with one claim: each pod's node has a directory of its own, and when
 // set and claim go nothing is left on any node.
 func TestDaemonSet(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
+	w, hosts, _ := three(t)
 	pv := w.claim("data", w.Class("c", wait), "1Mi")
 	w.daemonSet("agent", "data")
 	w.scheduled("agent", hosts...)
@@ -31,18 +30,26 @@ func TestDaemonSet(t *testing.T) {
 	}
 	for _, h := range hosts {
 		h.wantData(pv) // no other node's
-		if out, code := h.Call("volumes"); code != 0 || !strings.Contains(out, pv) || !strings.Contains(out, "bound") {
-			t.Errorf("volumes on %s: exit code %d\n%s", h.node, code, out)
-		}
+		fixture.Call(t, h.Daemon, "volumes").Ends(0, pv, "bound")
 	}
 	w.deleteDaemonSet("agent")
 	w.Removes("data", pv)
 	w.onEach(hosts)
 }
 
-func (w *environment) three() []*host {
-	w.Helper()
-	return []*host{w.host("a").run(), w.host("b").run(), w.host("c").run()}
+// three are nodes whose daemons run, and a class that binds at once.
+func three(t *testing.T) (w *environment, hosts []*host, class string) {
+	t.Helper()
+	w = newEnvironment(t)
+	hosts = []*host{w.host("a").run(), w.host("b").run(), w.host("c").run()}
+	return w, hosts, w.Class("c", immediate)
+}
+
+// two are three without the third.
+func two(t *testing.T) (w *environment, a, b *host, class string) {
+	t.Helper()
+	w = newEnvironment(t)
+	return w, w.host("a").run(), w.host("b").run(), w.Class("c", immediate)
 }
 
 // wantVolume: what the object must be for pods on every node.
@@ -59,31 +66,11 @@ func (w *environment) wantVolume(pv *corev1.PersistentVolume) {
 	}
 }
 
-// An Immediate claim is bound without a pod, by whichever node comes first, and each node has a
-// directory.
-func TestImmediate(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
-	class := w.Class("c", immediate)
-	var pvs []string
-	for _, name := range []string{"one", "two", "three", "four"} {
-		pvs = append(pvs, w.claim(name, class, "1Mi"))
-		w.wantVolume(w.Bound(name))
-	}
-	w.onEach(hosts, pvs...)
-	w.Removes("one", pvs[0])
-	w.onEach(hosts, pvs[1:]...)
-}
-
 // A node that joins the cluster later gets the directories of the volumes that there are, and only
 // those.
 func TestJoinsLater(t *testing.T) {
-	w := newEnvironment(t)
-	a, b := w.host("a").run(), w.host("b").run()
-	class := w.Class("c", immediate)
-	gone, kept := w.claim("gone", class, "1Mi"), w.claim("kept", class, "1Mi")
-	w.Bound("gone")
-	w.Bound("kept")
+	w, a, b, class := two(t)
+	gone, kept := w.made("gone", class), w.made("kept", class)
 	w.Removes("gone", gone)
 	w.daemonSet("agent", "kept")
 	w.scheduled("agent", a, b)
@@ -95,8 +82,7 @@ func TestJoinsLater(t *testing.T) {
 // written makes a claim and waits until each host has its volume's directory, with data in it.
 func (w *environment) written(hosts []*host, name, class string) (pv string) {
 	w.Helper()
-	pv = w.claim(name, class, "1Mi")
-	w.Bound(name)
+	pv = w.made(name, class)
 	for _, h := range hosts {
 		h.wantTree(pool.Of(pv)...)
 		h.write(pv)
@@ -107,16 +93,13 @@ func (w *environment) written(hosts []*host, name, class string) (pv string) {
 // A daemon that was off, by kill -9, while volumes came and went catches up with both when it
 // returns.
 func TestOff(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
-	off, class := hosts[2], w.Class("c", immediate)
+	w, hosts, class := three(t)
+	off := hosts[2]
 	before := w.written(hosts, "before", class)
 	off.Kill()
-	during := w.claim("during", class, "1Mi")
-	w.Bound("during")
+	during := w.made("during", class)
 	w.Removes("before", before)
-	again := w.claim("before", class, "1Mi") // another claim of the same name is no reason to keep it
-	w.Bound("before")
+	again := w.made("before", class) // another claim of the same name is no reason to keep it
 	off.wantData(before)
 	off.run()
 	w.onEach(hosts, during, again)
@@ -128,13 +111,11 @@ func TestOff(t *testing.T) {
 // The node whose pool is closed says so at the volume, in words that name it, and once it is well
 // again that too. The others go on.
 func TestClosedPool(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
-	shut, class := hosts[1], w.Class("c", immediate)
+	w, hosts, class := three(t)
+	shut := hosts[1]
 	early := w.written(hosts, "early", class)
 	shut.unmount()
-	late := w.claim("late", class, "1Mi")
-	w.Bound("late")
+	late := w.made("late", class)
 	for _, pv := range []string{early, late} {
 		w.event(pv, "PoolClosed", shut, "node "+shut.node+" has no directory for this volume", "not a mount point")
 	}
@@ -182,8 +163,7 @@ func TestOtherPath(t *testing.T) {
 	w := newEnvironment(t)
 	a := w.host("a").run()
 	other := w.host("b", setting{path: mountPoint(t)})
-	pv := w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
+	pv := w.made("data", w.Class("c", immediate))
 	other.run()
 	w.event(pv, "PathMismatch", other, other.node, a.path, other.path, "must be the same on every node")
 	other.wantTree()
@@ -194,13 +174,12 @@ func TestOtherPath(t *testing.T) {
 // Retain keeps each node's data when the object is deleted, also where the daemon was off
 // meanwhile; archive keeps it in each node's archive.
 func TestRetainAndArchive(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
+	w, hosts, _ := three(t)
 	off := hosts[2]
-	retained := w.claim("retained", w.Class("r", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)), "1Mi")
-	archived := w.claim("archived", w.Class("a", immediate, fixture.Parameters("onDelete", "archive")), "1Mi")
-	w.Bound("retained")
-	w.Bound("archived")
+	keeping := fixture.Policy(corev1.PersistentVolumeReclaimRetain)
+	retained := w.made("retained", w.Class("r", immediate, keeping))
+	archiving := fixture.Parameters("onDelete", "archive")
+	archived := w.made("archived", w.Class("a", immediate, archiving))
 	for _, h := range hosts {
 		h.wantTree(pool.Of(retained, archived)...)
 		h.write(retained)
@@ -208,10 +187,7 @@ func TestRetainAndArchive(t *testing.T) {
 	}
 	off.Kill()
 	w.Removes("archived", archived)
-	w.DeleteClaim("retained")
-	w.Phase(retained, corev1.VolumeReleased)
-	w.deleteVolume(retained)
-	w.Must(w.WaitVolumeGone(w.Soon(), retained))
+	w.Retires("retained", retained)
 	off.run()
 	for _, h := range hosts {
 		h.wantTree(append(pool.Of(retained), "ours/archive/"+archived, "ours/archive/"+archived+".json")...)
@@ -223,20 +199,11 @@ func TestRetainAndArchive(t *testing.T) {
 // The policy was changed to Retain while a daemon was off, and the object deleted: its record does
 // not know, the tombstone does.
 func TestRetainedWhileOff(t *testing.T) {
-	w := newEnvironment(t)
-	a, off := w.host("a").run(), w.host("b").run()
-	pv := w.claim("data", w.Class("c", immediate), "1Mi")
-	w.Bound("data")
-	for _, h := range []*host{a, off} {
-		h.wantTree(pool.Of(pv)...)
-		h.write(pv)
-	}
+	w, a, off, class := two(t)
+	pv := w.written([]*host{a, off}, "data", class)
 	off.Kill()
-	w.retain(pv)
-	w.DeleteClaim("data")
-	w.Phase(pv, corev1.VolumeReleased)
-	w.deleteVolume(pv)
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
+	w.Retain(pv)
+	w.Retires("data", pv)
 	off.run()
 	w.Eventually("the daemon has looked at its records", func() bool { return strings.Contains(off.Log(), "reason=Retained") })
 	for _, h := range []*host{a, off} {
@@ -248,18 +215,16 @@ func TestRetainedWhileOff(t *testing.T) {
 // A tombstone that says that the data goes, of a daemon that died before it let the object go. Then
 // the policy became Retain: a node that was off keeps its data as the others do.
 func TestRetainedAfterItsTombstone(t *testing.T) {
-	w := newEnvironment(t)
-	a, off := w.host("a").run(), w.host("b").run()
-	pv := w.written([]*host{a, off}, "data", w.Class("c", immediate))
+	w, a, off, class := two(t)
+	pv := w.written([]*host{a, off}, "data", class)
 	off.Kill()
 	a.Kill()
 	w.tombstone(pv)
-	w.retain(pv)
+	w.Retain(pv)
 	w.DeleteClaim("data")
 	w.Phase(pv, corev1.VolumeReleased)
 	a.run()
-	w.deleteVolume(pv)
-	w.Must(w.WaitVolumeGone(w.Soon(), pv))
+	w.RemovesVolume(pv)
 	off.run()
 	w.Eventually("the daemon has looked at its records", func() bool {
 		return strings.Contains(off.Log(), "reason=Retained") || strings.Contains(off.Log(), "reason=DeletedLate")
@@ -273,9 +238,7 @@ func TestRetainedAfterItsTombstone(t *testing.T) {
 // Daemons die all the time while claims come and go; in the end each node has exactly what is
 // claimed.
 func TestKilledInBetween(t *testing.T) {
-	w := newEnvironment(t)
-	hosts := w.three()
-	class := w.Class("c", immediate)
+	w, hosts, class := three(t)
 	var left []string
 	for i := range 18 {
 		name := "claim-" + string(rune('a'+i))

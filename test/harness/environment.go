@@ -12,7 +12,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -277,14 +276,7 @@ func (p *Program) NodeService(o csinode.Options) *csinode.Service {
 
 // Redirect makes the daemon's kubeconfig point to another server, whose certificate ca has signed.
 func (e *Environment) Redirect(server string, ca []byte) error {
-	config, err := clientcmd.LoadFromFile(e.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	for _, c := range config.Clusters {
-		c.Server, c.CertificateAuthorityData = server, ca
-	}
-	return clientcmd.WriteToFile(*config, e.Kubeconfig)
+	return cluster.Redirect(e.Kubeconfig, e.Kubeconfig, server, ca)
 }
 
 // Storage is a filesystem that holds a pool. With a peer that has its own each node has one; else

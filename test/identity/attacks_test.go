@@ -13,7 +13,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -34,45 +33,31 @@ const byRBAC = "is forbidden: User"
 // create makes a PersistentVolume.
 func create(pv *corev1.PersistentVolume) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumes().Create(w.ctx, pv, metav1.CreateOptions{})
+		_, err := w.a.CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
 		return err
 	}
 }
 
-func patchVolume(name, patch string) func(*world) error {
-	return func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumes().Patch(w.ctx, name, types.MergePatchType,
-			[]byte(patch), metav1.PatchOptions{})
-		return err
-	}
+// patch changes what is at a path of the API.
+func patch(path, text string) func(*world) error {
+	return func(w *world) error { return w.patch(w.a, path, text) }
 }
 
-func patchClaim(name, patch string, sub ...string) func(*world) error {
-	return func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumeClaims("default").Patch(w.ctx, name,
-			types.MergePatchType, []byte(patch), metav1.PatchOptions{}, sub...)
-		return err
-	}
+// remove deletes what is at a path of the API.
+func remove(path string) func(*world) error {
+	return func(w *world) error { return w.delete(w.a, path) }
 }
 
 func createEvent(e *corev1.Event) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoreV1().Events(e.Namespace).Create(w.ctx, e, metav1.CreateOptions{})
-		return err
-	}
-}
-
-func patchEvent(name, patch string) func(*world) error {
-	return func(w *world) error {
-		_, err := w.a.CoreV1().Events("default").Patch(w.ctx, name, types.MergePatchType,
-			[]byte(patch), metav1.PatchOptions{})
+		_, err := w.a.CoreV1().Events(e.Namespace).Create(w.Ctx, e, metav1.CreateOptions{})
 		return err
 	}
 }
 
 func createLease(l *coordinationv1.Lease) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoordinationV1().Leases(account).Create(w.ctx, l, metav1.CreateOptions{})
+		_, err := w.a.CoordinationV1().Leases(l.Namespace).Create(w.Ctx, l, metav1.CreateOptions{})
 		return err
 	}
 }
@@ -80,41 +65,25 @@ func createLease(l *coordinationv1.Lease) func(*world) error {
 // updateLease writes a lease that is there as l has it.
 func updateLease(l *coordinationv1.Lease) func(*world) error {
 	return func(w *world) error {
-		now, err := w.admin.CoordinationV1().Leases(account).Get(w.ctx, l.Name, metav1.GetOptions{})
-		w.must(err)
+		now, err := w.admin.CoordinationV1().Leases(account).Get(w.Ctx, l.Name, metav1.GetOptions{})
+		w.Must(err)
 		l.ResourceVersion = now.ResourceVersion
-		_, err = w.a.CoordinationV1().Leases(account).Update(w.ctx, l, metav1.UpdateOptions{})
+		_, err = w.a.CoordinationV1().Leases(account).Update(w.Ctx, l, metav1.UpdateOptions{})
 		return err
 	}
 }
 
 func createCapacity(c *storagev1.CSIStorageCapacity) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.StorageV1().CSIStorageCapacities(account).Create(w.ctx, c,
+		_, err := w.a.StorageV1().CSIStorageCapacities(account).Create(w.Ctx, c,
 			metav1.CreateOptions{})
-		return err
-	}
-}
-
-func patchCapacity(name, patch string) func(*world) error {
-	return func(w *world) error {
-		_, err := w.a.StorageV1().CSIStorageCapacities(account).Patch(w.ctx, name,
-			types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		return err
-	}
-}
-
-func patchDriver(patch string) func(*world) error {
-	return func(w *world) error {
-		_, err := w.a.StorageV1().CSIDrivers().Patch(w.ctx, "hostpath-provisioner",
-			types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
 }
 
 func token(of string, bound *authenticationv1.BoundObjectReference) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoreV1().ServiceAccounts(account).CreateToken(w.ctx, of,
+		_, err := w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, of,
 			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}, metav1.CreateOptions{})
 		return err
 	}
@@ -135,64 +104,43 @@ func (w *world) setUp() {
 		pv.Finalizers = append(pv.Finalizers,
 			"other.example/keep")
 	}
-	for _, pv := range []*corev1.PersistentVolume{
+	makes(w, w.admin.CoreV1().PersistentVolumes(),
 		volume("of-a", "node-a", held), volume("of-b", "node-b"), volume("others", "node-b",
 			others),
 		volume("to-grow", "node-a"), volume("to-go", "node-a"), volume("shared", "",
 			scoped("shared", "/srv/shared/pvc-shared")),
 		volume("adopted", "node-a", inPlaceOf("/srv/fast/"+pvc("adopted"))), volume("elsewhere",
 			"node-a", inPlaceOf("/etc/"+pvc("elsewhere"))),
+	)
+	for _, c := range []struct{ name, volume, node, asks string }{
+		{"pending", "", "", ""},
+		{"of-b", "", "node-b", ""},
+		{"bound", "others", "", ""},
+		{"bound-b", pvc("of-b"), "node-b", account},
+		{"to-grow", pvc("to-grow"), "node-a", account},
+		{"elsewhere", "others", "", "other.example"},
+		{"to-serve", "", "", ""},
 	} {
-		_, err := w.admin.CoreV1().PersistentVolumes().Create(w.ctx, pv, metav1.CreateOptions{})
-		w.must(err)
+		claim := cluster.Claim("default", c.name, "no-class-of-this-name", "1Gi")
+		claim.Spec.VolumeName, claim.Annotations = c.volume, map[string]string{}
+		for key, value := range map[string]string{selected: c.node, asked: c.asks} {
+			if value != "" {
+				claim.Annotations[key] = value
+			}
+		}
+		makes(w, w.admin.CoreV1().PersistentVolumeClaims("default"), claim)
 	}
-	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
-		"pending": func(*corev1.PersistentVolumeClaim) {},
-		"of-b":    func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{selected: "node-b"} },
-		"bound":   func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "others" },
-		"bound-b": func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.VolumeName = pvc("of-b")
-			c.Annotations = map[string]string{selected: "node-b", asked: account}
-		},
-		"to-grow": func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.VolumeName = pvc("to-grow")
-			c.Annotations = map[string]string{selected: "node-a", asked: account}
-		},
-		"elsewhere": func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.VolumeName = "others"
-			c.Annotations = map[string]string{asked: "other.example"}
-		},
-		"to-serve": func(*corev1.PersistentVolumeClaim) {},
-	} {
-		c := cluster.Claim("default", name, "no-class-of-this-name", "1Gi")
-		change(c)
-		_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(w.ctx, c,
-			metav1.CreateOptions{})
-		w.must(err)
-	}
-	foreign := event("foreign", "node-b", "Pod", "some")
-	foreign.Source.Component, foreign.ReportingController = "kubelet", "kubelet"
+	foreign := event("foreign", "node-b", "Pod", "some", ofKubelet)
 	crowded := event("crowded", "node-b", "PersistentVolumeClaim", "pending")
 	crowded.Reason = "NoNodeFits"
-	for _, e := range []*corev1.Event{foreign, crowded,
-		event("of-b", "node-b", "PersistentVolumeClaim", "pending")} {
-		_, err := w.admin.CoreV1().Events(e.Namespace).Create(w.ctx, e, metav1.CreateOptions{})
-		w.must(err)
-	}
-	another, called := lease("another", "node-b"), lease("called", "node-a")
-	called.Labels["hostpath-provisioner/tombstone"] = "delete"
-	another.Name, another.Labels = "another.program", nil
-	for _, l := range []*coordinationv1.Lease{lease("held", "node-b"), lease("free", "node-a"),
-		another, called, ofNode("node-b", "node-b"), tombstone("pvc-gone", "node-b")} {
-		_, err := w.admin.CoordinationV1().Leases(account).Create(w.ctx, l, metav1.CreateOptions{})
-		w.must(err)
-	}
-	for _, c := range []*storagev1.CSIStorageCapacity{capacity("of-a", "node-a"),
-		capacity("of-b", "node-b"), ofSilent("of-others", "0", "9223372036854775807")} {
-		_, err := w.admin.StorageV1().CSIStorageCapacities(account).Create(w.ctx, c,
-			metav1.CreateOptions{})
-		w.must(err)
-	}
+	makes(w, w.admin.CoreV1().Events("default"), foreign, crowded,
+		event("of-b", "node-b", "PersistentVolumeClaim", "pending"))
+	makes(w, w.admin.CoordinationV1().Leases(account), lease("held", "node-b"),
+		lease("free", "node-a"), lease("another", "node-b", anotherProgram),
+		lease("called", "node-a", calledTombstone), ofNode("node-b", "node-b"),
+		tombstone("pvc-gone", "node-b"))
+	makes(w, w.admin.StorageV1().CSIStorageCapacities(account), capacity("of-a", "node-a"),
+		capacity("of-b", "node-b"), ofSilent("of-others", "0", "9223372036854775807"))
 }
 
 // dropped are attempts with a field that API servers before this minor version drop, before a policy
@@ -212,7 +160,7 @@ func TestAttacks(t *testing.T) {
 	table.WriteString("| attempt with the token of node-a | response | why |\n|---|---|---|\n")
 	for _, one := range attempts {
 		t.Run(one.what, func(t *testing.T) {
-			if first := dropped[one.what]; w.before(first) {
+			if first := dropped[one.what]; first > 0 && w.Older(first) {
 				t.Skipf("the field is of Kubernetes 1.%d", first)
 			}
 			err := one.try(w)
@@ -244,7 +192,7 @@ func TestAttacks(t *testing.T) {
 // TestNeeds tries what the daemon does, which no policy refuses.
 func TestNeeds(t *testing.T) {
 	w := newWorld(t)
-	if _, err := w.admin.CoreV1().PersistentVolumes().Get(w.ctx, pvc("of-a"),
+	if _, err := w.admin.CoreV1().PersistentVolumes().Get(w.Ctx, pvc("of-a"),
 		metav1.GetOptions{}); err != nil {
 		w.setUp()
 	}
@@ -261,18 +209,18 @@ func TestNeeds(t *testing.T) {
 // be.
 func TestPoliciesAreUnderstood(t *testing.T) {
 	w := newWorld(t)
-	all, err := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(w.ctx,
+	all, err := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(w.Ctx,
 		metav1.ListOptions{})
-	w.must(err)
+	w.Must(err)
 	if len(all.Items) != 10 {
 		t.Errorf("%d policies", len(all.Items))
 	}
 	for _, p := range all.Items {
-		now, err := cluster.WaitFor(w.ctx,
+		now, err := cluster.WaitFor(w.Ctx,
 			w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), p.Name, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
 				return p.Status.ObservedGeneration == p.Generation && p.Status.TypeChecking != nil
 			})
-		w.must(err)
+		w.Must(err)
 		for _, warning := range now.Status.TypeChecking.ExpressionWarnings {
 			t.Errorf("%s: %s: %s", p.Name, warning.FieldRef, warning.Warning)
 		}

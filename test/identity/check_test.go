@@ -1,11 +1,9 @@
 package identity
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -18,7 +16,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -62,15 +59,15 @@ func (w *world) checks(d *rig.Daemon) found {
 func (w *world) until(d *rig.Daemon, check, reason string) {
 	w.Helper()
 	for {
-		is := w.checks(d)
-		if is[check].Reason == reason && (reason == "") == (is[check].Status == "ok") {
-			if reason != "" && is[check].Hint == "" {
+		is := w.checks(d)[check]
+		if is.Reason == reason && (reason == "") == (is.Status == "ok") {
+			if reason != "" && is.Hint == "" {
 				w.Errorf("%s has no hint", reason)
 			}
 			return
 		}
-		if w.ctx.Err() != nil {
-			w.Fatalf("%s is %+v, want %q", check, is[check], reason)
+		if w.Ctx.Err() != nil {
+			w.Fatalf("%s is %+v, want %q", check, is, reason)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -90,18 +87,12 @@ func (w *world) well(d *rig.Daemon) {
 func TestCheckCluster(t *testing.T) {
 	w := newWorld(t)
 	d := w.enrolls("node-a")
-	out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig())
 	said := strings.NewReplacer(d.Path("etc"), "/etc/hostpath-provisioner",
-		d.Path("state"), "/var/lib/hostpath-provisioner/state").Replace(out)
-	err := pages.Open(rig.Root()).Sample(said, "install.md", "A kubeconfig by one command", 0)
-	if code != 0 || err != nil {
-		t.Fatalf("exit code %d: %v", code, err)
-	}
+		d.Path("state"), "/var/lib/hostpath-provisioner/state").Replace(w.enroll(d).Ends(0).Out)
+	w.Must(pages.Open(rig.Root()).Sample(said, "install.md", "A kubeconfig by one command", 0))
 	claim := cluster.Claim("default", "", "none", "1Mi")
 	claim.GenerateName = "checked-"
-	_, err = w.admin.CoreV1().PersistentVolumeClaims("default").Create(w.ctx, claim,
-		metav1.CreateOptions{})
-	w.must(err)
+	makes(w, w.admin.CoreV1().PersistentVolumeClaims("default"), claim)
 	w.well(d)
 	index := "the API server labels claims"
 	if w.older() {
@@ -115,12 +106,13 @@ func TestCheckCluster(t *testing.T) {
 			continue
 		}
 		t.Run(one.reason, func(t *testing.T) {
-			w := &world{t, w.Cluster, w.ctx, w.admin, w.a}
+			w := &world{&fixture.Environment{T: t, Cluster: w.Cluster, Ctx: w.Ctx}, w.admin, w.a}
 			mend := one.breaks(w, d)
 			w.until(d, one.check, one.reason)
 			switch one.reason {
 			case "PodsUnread":
-				w.enrollsWithoutPods(d)
+				// Manifests without the right to read pods do for a node to be enrolled.
+				w.enroll(d).Ends(0, "it may not read pods (manifests --no-pods)")
 			case "PoolNotListed":
 				if !w.older() {
 					w.shows(d)
@@ -135,21 +127,9 @@ func TestCheckCluster(t *testing.T) {
 // shows: security.md has what the check says of a pool that is not listed.
 func (w *world) shows(d *rig.Daemon) {
 	w.Helper()
-	out, code := d.Call("check", "--cluster")
+	out := fixture.Call(w.T, d, "check", "--cluster").Ends(1).Out
 	said := strings.NewReplacer("/srv/fast of pool fast", "/srv/bulk of pool bulk", "host-of-", "").Replace(out)
-	err := pages.Open(rig.Root()).Sample(said, "security.md", "What is in force, told by the node", 0)
-	if code != 1 || err != nil {
-		w.Errorf("exit code %d: %v", code, err)
-	}
-}
-
-// enrollsWithoutPods: manifests without the right to read pods do for a node to be enrolled.
-func (w *world) enrollsWithoutPods(d *rig.Daemon) {
-	w.Helper()
-	out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig())
-	if code != 0 || !strings.Contains(out, "it may not read pods (manifests --no-pods)") {
-		w.Errorf("enroll: exit code %d\n%s", code, out)
-	}
+	w.Must(pages.Open(rig.Root()).Sample(said, "security.md", "What is in force, told by the node", 0))
 }
 
 // TestCheckClusterWithoutPolicies: what the check says of a cluster that confines no identity, of
@@ -157,23 +137,17 @@ func (w *world) enrollsWithoutPods(d *rig.Daemon) {
 // index, and of policies that are there on an API server without their plugin.
 func TestCheckClusterWithoutPolicies(t *testing.T) {
 	plugins := "ValidatingAdmissionPolicy"
-	w := &world{T: t, Cluster: plane.Get(t)}
-	older := w.older()
+	older := worldOn(t, plane.Get(t), time.Minute).older()
 	if !older {
 		plugins += ",MutatingAdmissionPolicy"
 	}
 	plane := fixture.OwnPlane(t, "--apiserver-flag=--disable-admission-plugins="+plugins)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	w = &world{T: t, Cluster: plane, ctx: ctx, admin: plane.Client()}
-	w.must(w.AddNode(ctx, "node-a", map[string]string{corev1.LabelHostname: "node-a"}))
+	w := worldOn(t, plane, 3*time.Minute)
+	w.Must(w.AddNode(w.Ctx, "node-a", map[string]string{corev1.LabelHostname: "node-a"}))
 	d := w.enrolls("node-a")
-	if out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, out)
-	}
-	_, err := w.admin.CoreV1().PersistentVolumeClaims("default").Create(ctx,
-		cluster.Claim("default", "one", "none", "1Mi"), metav1.CreateOptions{})
-	w.must(err)
+	w.enroll(d).Ends(0)
+	makes(w, w.admin.CoreV1().PersistentVolumeClaims("default"),
+		cluster.Claim("default", "one", "none", "1Mi"))
 	w.until(d, "policies", "NoPolicies")
 	w.until(d, "parameters", "")
 	for _, one := range []struct {
@@ -182,10 +156,13 @@ func TestCheckClusterWithoutPolicies(t *testing.T) {
 	}{
 		{"identity", "NotBound", withIdentity(account, "")},
 		{"token", "CredentialEndless", withSecretToken},
-		{"node", "HostnameMissing", withoutHostname},
+		{"node", "HostnameMissing", patched(nodesAt+"node-a",
+			`{"metadata":{"labels":{"kubernetes.io/hostname":null}}}`,
+			`{"metadata":{"labels":{"kubernetes.io/hostname":"node-a"}}}`)},
 		{"policies", "PoliciesNotEnforced", applied("--pool-path", "/srv/fast")},
 		{"claim index", "IndexNotEnforced", applied("--claim-index")},
-		{"claim index", "IndexDiffers", withOtherIndex},
+		{"claim index", "IndexDiffers", patched(mutatingAt+"hostpath-provisioner-claims",
+			`{"spec":{"failurePolicy":"Fail"}}`, `{}`)},
 		{"claim index", "IndexUnbound", withoutIndexBinding},
 	} {
 		if one.check == "claim index" && older {
@@ -224,12 +201,12 @@ var breakages = []struct {
 	{"rights", "RightsMissing", without("storageclasses")},
 	{"rights", "PodsUnread", without("pods")},
 	{"rights", "TooManyRights", mayReadSecrets},
-	{"policies", "PoliciesReadConfigMap", patched("validatingadmissionpolicies",
+	{"policies", "PoliciesReadConfigMap", patched(policiesAt+eventsPolicy,
 		`{"spec":{"paramKind":{"apiVersion":"v1","kind":"ConfigMap"}}}`, `{"spec":{"paramKind":null}}`)},
 	{"policies", "PoliciesMissing", withoutPolicy},
-	{"policies", "PoliciesUnbound", patched("validatingadmissionpolicybindings",
+	{"policies", "PoliciesUnbound", patched(bindingsAt+eventsPolicy,
 		`{"spec":{"validationActions":["Audit"]}}`, `{"spec":{"validationActions":["Deny"]}}`)},
-	{"policies", "PoliciesDiffer", patched("validatingadmissionpolicies",
+	{"policies", "PoliciesDiffer", patched(policiesAt+eventsPolicy,
 		`{"spec":{"failurePolicy":"Ignore"}}`, `{"spec":{"failurePolicy":"Fail"}}`)},
 	{"policies", "PoliciesUnreadable", without("validatingadmissionpolicies")},
 	{"parameters", "ProvisionerNotListed", relisted("--provisioner", "other", "--no-classes",
@@ -241,7 +218,8 @@ var breakages = []struct {
 	{"parameters", "ClassNotListed", withOddClass},
 	{"parameters", "AudienceNotListed", relisted(append([]string{"--audience", "vault"},
 		lists...)...)},
-	{"claim index", "VolumesUnlabelled", withOtherVolumeIndex},
+	{"claim index", "VolumesUnlabelled", patched(mutatingAt+"hostpath-provisioner-volumes",
+		`{"spec":{"failurePolicy":"Fail"}}`, `{"spec":{"failurePolicy":"Ignore"}}`)},
 }
 
 // withKubeconfig changes the node's kubeconfig.
@@ -250,8 +228,8 @@ func withKubeconfig(change func(string) string) func(*world, *rig.Daemon) func()
 		w.Helper()
 		file := d.Path("etc", "kubeconfig")
 		text := hosttest.Need(os.ReadFile(file))(w)
-		w.must(os.WriteFile(file, []byte(change(string(text))), 0o600))
-		return func() { w.must(os.WriteFile(file, text, 0o600)) }
+		w.Must(os.WriteFile(file, []byte(change(string(text))), 0o600))
+		return func() { w.Must(os.WriteFile(file, text, 0o600)) }
 	}
 }
 
@@ -279,8 +257,8 @@ func configuredAs(node, other string) func(*world, *rig.Daemon) func() {
 	return func(w *world, d *rig.Daemon) func() {
 		w.Helper()
 		text := hosttest.Need(os.ReadFile(d.Path("etc", "config.toml")))(w)
-		w.must(d.Configure(strings.Replace(string(text), node, other, 1)))
-		return func() { w.must(d.Configure(string(text))) }
+		w.Must(d.Configure(strings.Replace(string(text), node, other, 1)))
+		return func() { w.Must(d.Configure(string(text))) }
 	}
 }
 
@@ -290,7 +268,7 @@ func withIdentity(name, node string) func(*world, *rig.Daemon) func() {
 	return func(w *world, d *rig.Daemon) func() {
 		w.Helper()
 		mend := withKubeconfig(func(s string) string { return s })(w, d)
-		w.must(w.ServiceAccountKubeconfig(w.ctx, map[bool]string{true: account,
+		w.Must(w.ServiceAccountKubeconfig(w.Ctx, map[bool]string{true: account,
 			false: "default"}[name == account], name, node, d.Path("etc", "kubeconfig")))
 		return mend
 	}
@@ -301,16 +279,16 @@ func without(resource string) func(*world, *rig.Daemon) func() {
 	return func(w *world, _ *rig.Daemon) func() {
 		w.Helper()
 		roles := w.admin.RbacV1().ClusterRoles()
-		role, err := roles.Get(w.ctx, "hostpath-provisioner:hostpath-provisioner",
+		role, err := roles.Get(w.Ctx, "hostpath-provisioner:hostpath-provisioner",
 			metav1.GetOptions{})
-		w.must(err)
+		w.Must(err)
 		less := role.DeepCopy()
 		less.Rules = slices.DeleteFunc(less.Rules,
 			func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
-		less = hosttest.Need(roles.Update(w.ctx, less, metav1.UpdateOptions{}))(w)
+		less = hosttest.Need(roles.Update(w.Ctx, less, metav1.UpdateOptions{}))(w)
 		return func() {
 			role.ResourceVersion = less.ResourceVersion
-			hosttest.Need(roles.Update(w.ctx, role, metav1.UpdateOptions{}))(w)
+			hosttest.Need(roles.Update(w.Ctx, role, metav1.UpdateOptions{}))(w)
 		}
 	}
 }
@@ -320,18 +298,16 @@ func mayReadSecrets(w *world, _ *rig.Daemon) func() {
 	w.Helper()
 	roles, bindings := w.admin.RbacV1().ClusterRoles(), w.admin.RbacV1().ClusterRoleBindings()
 	meta := metav1.ObjectMeta{Name: "too-much"}
-	_, err := roles.Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: meta,
+	makes(w, roles, &rbacv1.ClusterRole{ObjectMeta: meta,
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"},
-			Verbs: []string{"get"}}}}, metav1.CreateOptions{})
-	w.must(err)
-	_, err = bindings.Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta,
+			Verbs: []string{"get"}}}})
+	makes(w, bindings, &rbacv1.ClusterRoleBinding{ObjectMeta: meta,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: account,
-			Name: account}}}, metav1.CreateOptions{})
-	w.must(err)
+			Name: account}}})
 	return func() {
-		w.must(bindings.Delete(w.ctx, meta.Name, metav1.DeleteOptions{}))
-		w.must(roles.Delete(w.ctx, meta.Name, metav1.DeleteOptions{}))
+		w.Must(bindings.Delete(w.Ctx, meta.Name, metav1.DeleteOptions{}))
+		w.Must(roles.Delete(w.Ctx, meta.Name, metav1.DeleteOptions{}))
 	}
 }
 
@@ -340,25 +316,20 @@ const eventsPolicy = "events.hostpath-provisioner.hostpath-provisioner"
 func withoutPolicy(w *world, _ *rig.Daemon) func() {
 	w.Helper()
 	policies := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	policy := hosttest.Need(policies.Get(w.ctx, eventsPolicy, metav1.GetOptions{}))(w)
-	w.must(policies.Delete(w.ctx, eventsPolicy, metav1.DeleteOptions{}))
+	policy := hosttest.Need(policies.Get(w.Ctx, eventsPolicy, metav1.GetOptions{}))(w)
+	w.Must(policies.Delete(w.Ctx, eventsPolicy, metav1.DeleteOptions{}))
 	return func() {
 		policy.ObjectMeta = metav1.ObjectMeta{Name: eventsPolicy}
-		hosttest.Need(policies.Create(w.ctx, policy, metav1.CreateOptions{}))(w)
+		makes(w, policies, policy)
 	}
 }
 
-// patched changes the policy of events, or its binding.
-func patched(resource, breaks, mends string) func(*world, *rig.Daemon) func() {
+// patched changes what is at a path, and changes it back.
+func patched(path, breaks, mends string) func(*world, *rig.Daemon) func() {
 	return func(w *world, _ *rig.Daemon) func() {
 		w.Helper()
-		patch := func(text string) {
-			path := fmt.Sprintf("/apis/admissionregistration.k8s.io/v1/%s/%s", resource,
-				eventsPolicy)
-			w.must(w.admin.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path).Body([]byte(text)).Do(w.ctx).Error())
-		}
-		patch(breaks)
-		return func() { patch(mends) }
+		w.Must(w.patch(w.admin, path, breaks))
+		return func() { w.Must(w.patch(w.admin, path, mends)) }
 	}
 }
 
@@ -375,35 +346,21 @@ func relisted(flags ...string) func(*world, *rig.Daemon) func() {
 func withOddClass(w *world, _ *rig.Daemon) func() {
 	w.Helper()
 	classes := w.admin.StorageV1().StorageClasses()
-	_, err := classes.Create(w.ctx,
-		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "odd"},
-			Provisioner: account}, metav1.CreateOptions{})
-	w.must(err)
-	return func() { w.must(classes.Delete(w.ctx, "odd", metav1.DeleteOptions{})) }
+	makes(w, classes, cluster.StorageClass("odd", account, storagev1.VolumeBindingImmediate))
+	return func() { w.Must(classes.Delete(w.Ctx, "odd", metav1.DeleteOptions{})) }
 }
 
 // withSecretToken gives the node a token that never ends.
 func withSecretToken(w *world, d *rig.Daemon) func() {
 	w.Helper()
 	applied("--token-secret")(w, d)
-	secret, err := cluster.WaitFor(w.ctx, w.admin.CoreV1().Secrets(account), account,
+	secret, err := cluster.WaitFor(w.Ctx, w.admin.CoreV1().Secrets(account), account,
 		func(s *corev1.Secret) bool { return len(s.Data["token"]) > 0 })
-	w.must(err)
+	w.Must(err)
 	return withKubeconfig(func(s string) string {
 		return strings.Replace(replaceLine(s, "tokenFile:", string(secret.Data["token"])),
 			"tokenFile:", "token:", 1)
 	})(w, d)
-}
-
-func withoutHostname(w *world, _ *rig.Daemon) func() {
-	w.Helper()
-	set := func(value string) {
-		_, err := w.admin.CoreV1().Nodes().Patch(w.ctx, "node-a", types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"kubernetes.io/hostname":`+value+`}}}`), metav1.PatchOptions{})
-		w.must(err)
-	}
-	set("null")
-	return func() { set(`"node-a"`) }
 }
 
 // applied applies the manifests with these flags, and leaves them.
@@ -411,28 +368,8 @@ func applied(flags ...string) func(*world, *rig.Daemon) func() {
 	return func(w *world, _ *rig.Daemon) func() { w.Helper(); w.apply(flags...); return func() {} }
 }
 
-func withOtherIndex(w *world, _ *rig.Daemon) func() {
-	w.Helper()
-	_, err := w.admin.AdmissionregistrationV1().MutatingAdmissionPolicies().Patch(w.ctx,
-		"hostpath-provisioner-claims", types.MergePatchType, []byte(`{"spec":{"failurePolicy":"Fail"}}`), metav1.PatchOptions{})
-	w.must(err)
-	return func() {}
-}
-
-func withOtherVolumeIndex(w *world, _ *rig.Daemon) func() {
-	w.Helper()
-	patch := func(failurePolicy string) {
-		_, err := w.admin.AdmissionregistrationV1().MutatingAdmissionPolicies().Patch(w.ctx,
-			"hostpath-provisioner-volumes", types.MergePatchType, []byte(`{"spec":{"failurePolicy":"`+failurePolicy+`"}}`), metav1.PatchOptions{})
-		w.must(err)
-	}
-	patch("Fail")
-	return func() { patch("Ignore") }
-}
-
 func withoutIndexBinding(w *world, _ *rig.Daemon) func() {
 	w.Helper()
-	w.must(w.admin.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Delete(w.ctx,
-		"hostpath-provisioner-claims", metav1.DeleteOptions{}))
+	w.Must(w.delete(w.admin, admissionAt+"mutatingadmissionpolicybindings/hostpath-provisioner-claims"))
 	return func() {}
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -52,27 +51,25 @@ func TestEarlierForm(t *testing.T) {
 	configMaps := o.admin.CoreV1().ConfigMaps(account)
 	o.earlier()
 	o.installed("an upgrade", o.documents(lists...))
-	o.must(configMaps.Delete(o.ctx, "hostpath-provisioner-confinement", metav1.DeleteOptions{}))
+	o.Must(configMaps.Delete(o.Ctx, "hostpath-provisioner-confinement", metav1.DeleteOptions{}))
 	o.settle()
 	o.strangers("the deletion of the ConfigMap")
 	o.thief("the deletion of the ConfigMap")
 
-	o.must(o.Restart(o.ctx)) // the API server's informer of ConfigMaps has ended with the policies, and does not begin again
+	o.Must(o.Restart(o.Ctx)) // the API server's informer of ConfigMaps has ended with the policies, and does not begin again
 	o.earlier()
-	o.must(configMaps.Delete(o.ctx, "hostpath-provisioner-confinement", metav1.DeleteOptions{}))
-	for lease := leaseIn("kube-system"); lease(o) == nil; time.Sleep(20 * time.Millisecond) {
-		if o.ctx.Err() != nil {
-			o.Fatal("no request is refused: the test cannot fail")
-		}
-	}
+	o.Must(configMaps.Delete(o.Ctx, "hostpath-provisioner-confinement", metav1.DeleteOptions{}))
+	lease := leaseIn("kube-system")
+	o.Eventually("a request is refused, or the test cannot fail",
+		func() bool { return lease(o) != nil })
 	for _, d := range o.documents(lists...) {
-		o.must(o.Apply(o.ctx, []byte(d)))
+		o.Must(o.Apply(o.Ctx, []byte(d)))
 	}
 	o.settle()
 	o.strangers("an upgrade without the ConfigMap")
 	o.thief("an upgrade without the ConfigMap")
 
-	o.must(o.Restart(o.ctx))
+	o.Must(o.Restart(o.Ctx))
 	o.earlier()
 	gone := o.documents("--delete")
 	last := slices.IndexFunc(gone, func(d string) bool {
@@ -80,7 +77,7 @@ func TestEarlierForm(t *testing.T) {
 			"kind: ConfigMap")
 	})
 	for _, d := range gone[:last] {
-		o.must(o.Delete(o.ctx, []byte(d)))
+		o.Must(o.Delete(o.Ctx, []byte(d)))
 		o.strangers("a part of --delete of an earlier version")
 	}
 	o.settle()
@@ -92,7 +89,7 @@ func (o *orders) earlier() {
 	o.Helper()
 	both := strings.ReplaceAll(earlierForm, "RESOURCE", "leases") + strings.ReplaceAll(earlierForm,
 		"RESOURCE", "events")
-	o.must(o.Apply(o.ctx, []byte(both)))
+	o.Must(o.Apply(o.Ctx, []byte(both)))
 	o.settle()
 	o.strangers("an installation of an earlier version")
 }

@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/certs"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -26,16 +26,13 @@ func (w *world) enrolls(node string) *rig.Daemon {
 	d, err := rig.New(rig.Options{Dir: dir,
 		Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = \"/srv/fast\"\n",
 			node, filepath.Join(dir, "etc", "kubeconfig"))})
-	w.must(err)
+	w.Must(err)
 	return d
 }
 
-// with is a client with a kubeconfig.
-func (w *world) with(file string) kubernetes.Interface {
-	w.Helper()
-	config := hosttest.Need(clientcmd.BuildConfigFromFlags("", file))(w)
-	client := hosttest.Need(kubernetes.NewForConfig(config))(w)
-	return client
+// enroll gives a node its identity, with an administrator's rights.
+func (w *world) enroll(d *rig.Daemon) fixture.Answer {
+	return fixture.Call(w.T, d, "enroll", "--admin-kubeconfig", w.Kubeconfig())
 }
 
 // wantPrivate checks that a file is root's alone.
@@ -51,17 +48,9 @@ func (w *world) wantPrivate(file string) {
 func TestEnroll(t *testing.T) {
 	w := newWorld(t)
 	d := w.enrolls("node-a")
-	if out, code := d.Call("enroll"); code != 2 ||
-		!strings.Contains(out, "--admin-kubeconfig: none is named") {
-		t.Errorf("without an administrator: exit code %d\n%s", code, out)
-	}
-	if out, code := d.Call("enroll", "--admin-kubeconfig", w.Kubeconfig()); code != 0 ||
-		!strings.Contains(out, "node node-a is enrolled until") ||
-		!strings.Contains(out,
-			"it has every right that it needs; the cluster's policies confine it to this node") ||
-		!strings.Contains(out, "next: systemctl") {
-		t.Fatalf("exit code %d\n%s", code, out)
-	}
+	fixture.Call(t, d, "enroll").Ends(2, "--admin-kubeconfig: none is named")
+	w.enroll(d).Ends(0, "node node-a is enrolled until", "next: systemctl",
+		"it has every right that it needs; the cluster's policies confine it to this node")
 	kubeconfig, token := d.Path("etc", "kubeconfig"), d.Path("state", "token")
 	w.wantPrivate(kubeconfig)
 	w.wantPrivate(token)
@@ -72,21 +61,15 @@ func TestEnroll(t *testing.T) {
 		t.Error("the kubeconfig has a secret of its own")
 	}
 	w.a = w.with(kubeconfig)
-	w.must(create(volume("enrolled", "node-a"))(w))
+	w.Must(create(volume("enrolled", "node-a"))(w))
 	if err := create(volume("another", "node-b"))(w); err == nil {
 		t.Error("it is not bound to its node")
 	}
-	if out, code := d.Call("enroll"); code != 0 || !strings.Contains(out, "nothing was changed") {
-		t.Errorf("once more: exit code %d\n%s", code, out)
-	}
+	fixture.Call(t, d, "enroll").Ends(0, "nothing was changed")
 	if again, err := os.ReadFile(token); err != nil || string(again) != string(secret) {
 		t.Errorf("once more the token changed, or %v", err)
 	}
-	if out, code := w.enrolls("none").Call("enroll", "--admin-kubeconfig",
-		w.Kubeconfig()); code != 1 ||
-		!strings.Contains(out, `node "none": the cluster has no such node`) {
-		t.Errorf("no such node: exit code %d\n%s", code, out)
-	}
+	w.enroll(w.enrolls("none")).Ends(1, `node "none": the cluster has no such node`)
 }
 
 // TestEnrollMends: what the API server does not accept any more is written anew, by the command
@@ -95,35 +78,29 @@ func TestEnrollMends(t *testing.T) {
 	w := newWorld(t)
 	nodes, accounts := w.admin.CoreV1().Nodes(), w.admin.CoreV1().ServiceAccounts(account)
 	labels := map[string]string{corev1.LabelHostname: "node-again"}
-	w.must(w.AddNode(w.ctx, "node-again", labels))
-	t.Cleanup(func() { _ = nodes.Delete(w.ctx, "node-again", metav1.DeleteOptions{}) })
+	w.Must(w.AddNode(w.Ctx, "node-again", labels))
 	d := w.enrolls("node-again")
 	kubeconfig := d.Path("etc", "kubeconfig")
 	rewrite := func(change func(*clientcmdapi.Cluster)) {
 		config := hosttest.Need(clientcmd.LoadFromFile(kubeconfig))(w)
 		change(config.Clusters["cluster"])
-		w.must(clientcmd.WriteToFile(*config, kubeconfig))
+		w.Must(clientcmd.WriteToFile(*config, kubeconfig))
 	}
-	admin := []string{"enroll", "--admin-kubeconfig", w.Kubeconfig()}
-	if out, code := d.Call(admin...); code != 0 {
-		t.Fatalf("exit code %d\n%s", code, out)
-	}
+	w.enroll(d).Ends(0)
 	for _, c := range []struct {
 		name   string
 		change func()
 		says   string // without an administrator; "": all is well
 	}{
 		{"the Node was deleted and joined again", func() {
-			w.must(nodes.Delete(w.ctx, "node-again", metav1.DeleteOptions{}))
-			w.must(w.AddNode(w.ctx, "node-again", labels))
+			w.Must(nodes.Delete(w.Ctx, "node-again", metav1.DeleteOptions{}))
+			w.Must(w.AddNode(w.Ctx, "node-again", labels))
 		}, "no identity that lasts: "},
 		{"the ServiceAccount was made again", func() {
-			was := hosttest.Need(accounts.Get(w.ctx, account, metav1.GetOptions{}))(w)
-			w.must(accounts.Delete(w.ctx, account, metav1.DeleteOptions{}))
-			_, err := accounts.Create(w.ctx,
-				&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account,
-					Labels: was.Labels}}, metav1.CreateOptions{})
-			w.must(err)
+			was := hosttest.Need(accounts.Get(w.Ctx, account, metav1.GetOptions{}))(w)
+			w.Must(accounts.Delete(w.Ctx, account, metav1.DeleteOptions{}))
+			makes(w, accounts, &corev1.ServiceAccount{
+				ObjectMeta: metav1.ObjectMeta{Name: account, Labels: was.Labels}})
 		}, "no identity that lasts: the API server does not accept its token"},
 		{"the API server moved", func() {
 			rewrite(func(c *clientcmdapi.Cluster) { c.Server = "https://127.0.0.1:1" })
@@ -140,24 +117,17 @@ func TestEnrollMends(t *testing.T) {
 		c.change()
 		out, code := "", 0
 		for refused := c.says == ""; !refused; refused = !strings.Contains(out, "nothing was changed") { // a server accepts it for 10 s more
-			if out, code = d.Call("enroll"); w.ctx.Err() != nil {
+			if out, code = d.Call("enroll"); w.Ctx.Err() != nil {
 				t.Fatalf("%s: the credential is accepted", c.name)
 			}
 		}
 		if code == 0 != (c.says == "") || !strings.Contains(out, c.says) {
 			t.Errorf("%s, without an administrator: exit code %d\n%s", c.name, code, out)
 		}
-		if out, code := d.Call(admin...); code != 0 ||
-			!strings.Contains(out, "node node-again is enrolled until") ||
-			strings.Contains(out, "nothing was changed") {
-			t.Fatalf("%s: exit code %d\n%s", c.name, code, out)
-		}
-		_, err := w.with(kubeconfig).CoreV1().Nodes().Get(w.ctx, "node-again", metav1.GetOptions{})
-		w.must(err)
-		if out, code := d.Call(admin...); code != 0 ||
-			!strings.Contains(out, "nothing was changed") {
-			t.Errorf("%s, once more: exit code %d\n%s", c.name, code, out)
-		}
+		w.enroll(d).Ends(0, "node node-again is enrolled until").Lacks("nothing was changed")
+		_, err := w.with(kubeconfig).CoreV1().Nodes().Get(w.Ctx, "node-again", metav1.GetOptions{})
+		w.Must(err)
+		w.enroll(d).Ends(0, "nothing was changed")
 	}
 }
 
@@ -172,9 +142,9 @@ func TestEnrollFromStandardInput(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	_, err := w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.ctx, "node-b",
+	_, err := w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.Ctx, "node-b",
 		metav1.GetOptions{})
-	w.must(err)
+	w.Must(err)
 }
 
 // TestEnrollOffline: kubeconfigs for other nodes, each bound to its own.
@@ -190,11 +160,11 @@ func TestEnrollOffline(t *testing.T) {
 		file := filepath.Join(dir, "kubeconfig-"+node)
 		w.wantPrivate(file)
 		w.a = w.with(file)
-		w.must(create(volume("offline-"+node, node))(w))
+		w.Must(create(volume("offline-"+node, node))(w))
 	}
 	out, err := exec.Command(rig.Binary(), "enroll", "--offline", "node-a", "--admin-kubeconfig",
 		w.Kubeconfig()).Output()
-	w.must(err)
+	w.Must(err)
 	if _, err := clientcmd.Load(out); err != nil || !strings.Contains(string(out), "token: ") {
 		t.Errorf("%v\n%s", err, out)
 	}

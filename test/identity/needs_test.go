@@ -2,37 +2,23 @@ package identity
 
 import (
 	"fmt"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// anotherLease is another program's, taken in the name of node-a.
-func anotherLease(labels map[string]string) *coordinationv1.Lease {
-	l := lease("another", "node-a")
-	l.Name, l.Labels = "another.program", labels
-	return l
-}
-
 // whileApplied tries it with other lists in force, until it is refused. Then the lists are
 // restored, until restored is allowed.
 func (w *world) whileApplied(flags []string, try, restored func() error) error {
 	w.Helper()
-	until := func(reached func() bool) {
-		for !reached() && w.ctx.Err() == nil {
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
 	var refused error
 	w.apply(flags...)
-	until(func() bool { refused = try(); return refused != nil })
+	w.Eventually("it is refused", func() bool { refused = try(); return refused != nil })
 	w.apply(lists...)
-	until(func() bool { return restored() == nil })
+	w.Eventually("the lists are restored", func() bool { return restored() == nil })
 	return refused
 }
 
@@ -42,9 +28,9 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 // nodes.
 func statusWithoutSharedPools(w *world) error {
 	return w.whileApplied([]string{"--claim-index", "--pool-path", "/srv/fast"}, func() error {
-		return patchClaim("bound-b", `{"status":{"capacity":{"storage":"1Gi"}}}`, "status")(w)
+		return patch(claimsAt+"bound-b/status", `{"status":{"capacity":{"storage":"1Gi"}}}`)(w)
 	}, func() error {
-		_, err := w.a.CoreV1().PersistentVolumes().Create(w.ctx,
+		_, err := w.a.CoreV1().PersistentVolumes().Create(w.Ctx,
 			volume("restored", "", scoped("every-node", "/srv/every/"+pvc("restored"))), dryRun)
 		return err
 	})
@@ -53,7 +39,7 @@ func statusWithoutSharedPools(w *world) error {
 // tokenForAnotherAudience also sees that the next token for the API server is given.
 func tokenForAnotherAudience(w *world) error {
 	request := func(audiences ...string) error {
-		_, err := w.a.CoreV1().ServiceAccounts(account).CreateToken(w.ctx, account,
+		_, err := w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, account,
 			&authenticationv1.TokenRequest{
 				Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
 					BoundObjectRef: boundTo("node-a")}}, dryRun)
@@ -72,20 +58,20 @@ func tokenForAnotherAudience(w *world) error {
 // letGo takes the provisioner's finalizer off a volume, and deletes it.
 func letGo(name string) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumes().Patch(w.ctx, name, types.JSONPatchType,
+		_, err := w.a.CoreV1().PersistentVolumes().Patch(w.Ctx, name, types.JSONPatchType,
 			[]byte(`[{"op":"remove","path":"/metadata/finalizers/0"}]`), metav1.PatchOptions{})
 		if err != nil {
 			return err
 		}
-		return w.a.CoreV1().PersistentVolumes().Delete(w.ctx, name, metav1.DeleteOptions{})
+		return w.a.CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{})
 	}
 }
 
 // needs are what the daemon does, one of each kind.
 var needs = map[string]func(*world) error{
-	"label a volume of the index": patchVolume(pvc("to-grow"),
+	"label a volume of the index": patch(volumesAt+pvc("to-grow"),
 		`{"metadata":{"labels":{"hostpath-provisioner/kept-for":"x"}}}`),
-	"label a claim of the index": patchClaim("bound",
+	"label a claim of the index": patch(claimsAt+"bound",
 		`{"metadata":{"labels":{"hostpath-provisioner/claim":"x"}}}`),
 	"an own volume": create(volume("n1", "node-a")),
 	"a volume under a readable name": create(volume("n6", "node-a",
@@ -107,24 +93,24 @@ var needs = map[string]func(*world) error{
 		scoped("shared", "/srv/shared/"+pvc("n3")))),
 	"one of all nodes": create(volume("n4", "",
 		scoped("every-node", "/srv/every/"+pvc("n4")))),
-	"a larger volume": patchVolume(pvc("to-grow"),
+	"a larger volume": patch(volumesAt+pvc("to-grow"),
 		`{"spec":{"capacity":{"storage":"2Gi"}}}`),
 	"a volume goes": letGo(pvc("to-go")),
 	"a volume that is labelled with that goes":            letGo("from-before"),
 	"a shared volume goes":                                letGo(pvc("shared")),
 	"a volume of kubevirt's driver that was adopted goes": letGo(pvc("adopted")),
 	"a claim is taken and given back": func(w *world) error {
-		if err := patchClaim("to-serve",
+		if err := patch(claimsAt+"to-serve",
 			`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-a"}}}`)(w); err != nil {
 			return err
 		}
-		return patchClaim("to-serve",
+		return patch(claimsAt+"to-serve",
 			`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":null}}}`)(w)
 	},
-	"a claim is taken over from a node that is gone": patchClaim("of-b",
+	"a claim is taken over from a node that is gone": patch(claimsAt+"of-b",
 		`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-a"}}}`),
-	"an expansion": patchClaim("to-grow",
-		`{"metadata":{"annotations":{"volume.kubernetes.io/storage-resizer":"hostpath-provisioner"}},"status":{"allocatedResources":{"storage":"1Gi"},"conditions":[{"type":"Resizing","status":"True"}]}}`, "status"),
+	"an expansion": patch(claimsAt+"to-grow/status",
+		`{"metadata":{"annotations":{"volume.kubernetes.io/storage-resizer":"hostpath-provisioner"}},"status":{"allocatedResources":{"storage":"1Gi"},"conditions":[{"type":"Resizing","status":"True"}]}}`),
 	"events": func(w *world) error {
 		for i, kind := range []string{"PersistentVolumeClaim", "PersistentVolume", "Node"} {
 			e := event(fmt.Sprint("need-", i), "node-a", kind,
@@ -133,11 +119,11 @@ var needs = map[string]func(*world) error{
 				return err
 			}
 		}
-		if err := patchEvent("crowded",
+		if err := patch(eventsAt+"crowded",
 			`{"count":2,"message":"other words of other nodes","lastTimestamp":"2026-01-01T00:00:00Z"}`)(w); err != nil {
 			return err
 		}
-		return patchEvent("of-b",
+		return patch(eventsAt+"of-b",
 			`{"count":2,"message":"1.5 GiB (98 %) are free","lastTimestamp":"2026-01-01T00:00:00Z"}`)(w)
 	},
 	"a lease": func(w *world) error {
@@ -162,14 +148,13 @@ var needs = map[string]func(*world) error{
 		if err := updateLease(l)(w); err != nil {
 			return err
 		}
-		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, l.Name, metav1.DeleteOptions{})
+		return remove(leasesAt + l.Name)(w)
 	},
 	"a tombstone": func(w *world) error {
 		if err := createLease(tombstone("pvc-needed", "node-a"))(w); err != nil {
 			return err
 		}
-		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, "pvc-gone",
-			metav1.DeleteOptions{})
+		return remove(leasesAt + "pvc-gone")(w)
 	},
 	"capacities": func(w *world) error {
 		for _, c := range []*storagev1.CSIStorageCapacity{capacity("need-a", "node-a"),
@@ -179,22 +164,20 @@ var needs = map[string]func(*world) error{
 			}
 			size := map[bool]string{true: `"capacity":"2Gi","maximumVolumeSize":"2Gi"`,
 				false: `"capacity":"0","maximumVolumeSize":"9223372036854775807"`}[c.Labels[nodeLabel] != ""]
-			if err := patchCapacity(c.Name,
+			if err := patch(capacitiesAt+c.Name,
 				`{`+size+`,"metadata":{"annotations":{"hostpath-provisioner/closed":"LowSpace"}}}`)(w); err != nil {
 				return err
 			}
-			if err := w.a.StorageV1().CSIStorageCapacities(account).Delete(w.ctx, c.Name,
-				metav1.DeleteOptions{}); err != nil {
+			if err := remove(capacitiesAt + c.Name)(w); err != nil {
 				return err
 			}
 		}
 		return nil
 	},
-	"the scheduler compares": patchDriver(`{"metadata":{"annotations":{"hostpath-provisioner/reviewed":"2026-01-01T00:00:00Z","hostpath-provisioner/publishing":"1"}},"spec":{"storageCapacity":true}}`),
+	"the scheduler compares": patch(driverAt, `{"metadata":{"annotations":{"hostpath-provisioner/reviewed":"2026-01-01T00:00:00Z","hostpath-provisioner/publishing":"1"}},"spec":{"storageCapacity":true}}`),
 	"the next token":         token(account, boundTo("node-a")),
 	"adopt looks first": func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumes().Create(w.ctx, volume("n9", "node-a"),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := w.a.CoreV1().PersistentVolumes().Create(w.Ctx, volume("n9", "node-a"), dryRun)
 		return err
 	},
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 const (
@@ -35,7 +37,7 @@ func pvc(short string) string { return "pvc-" + string(claimUID(short)) }
 // volume is the PersistentVolume that the daemon of a node makes for a claim.
 func volume(short, node string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	directory, mode := corev1.HostPathDirectory, corev1.PersistentVolumeFilesystem
-	pv := &corev1.PersistentVolume{
+	return changed(change, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pvc(short), Labels: map[string]string{nodeLabel: node, poolLabel: "fast"},
 			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "hostpath-provisioner"}, Finalizers: []string{finalizer},
@@ -50,11 +52,7 @@ func volume(short, node string, change ...func(*corev1.PersistentVolume)) *corev
 				Type: &directory}},
 			NodeAffinity: affinity("host-of-" + node),
 		},
-	}
-	for _, f := range change {
-		f(pv)
-	}
-	return pv
+	})
 }
 
 // ofCSI makes it one of the daemon's own CSI driver.
@@ -111,16 +109,13 @@ func annotated(key, value string) func(*corev1.PersistentVolume) {
 }
 
 func affinity(hostname string) *corev1.VolumeNodeAffinity {
-	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
-			Operator: corev1.NodeSelectorOpIn, Values: []string{hostname}}},
-	}}}}
+	return cluster.Affinity(corev1.LabelHostname, hostname)
 }
 
 // event is what the daemon of a node reports about an object.
-func event(name, node, kind, about string) *corev1.Event {
+func event(name, node, kind, about string, change ...func(*corev1.Event)) *corev1.Event {
 	namespace := metav1.NamespaceDefault
-	return &corev1.Event{
+	return changed(change, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		InvolvedObject: corev1.ObjectReference{Kind: kind, APIVersion: "v1",
 			Namespace: map[bool]string{true: "", false: namespace}[kind == "Node" ||
@@ -128,34 +123,47 @@ func event(name, node, kind, about string) *corev1.Event {
 		Type: corev1.EventTypeWarning, Reason: "NotMounted", Message: "27 MiB (2 %) are free", Count: 1, FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(),
 		Source:              corev1.EventSource{Component: "hostpath-provisioner", Host: node},
 		ReportingController: "hostpath-provisioner", ReportingInstance: node,
-	}
+	})
 }
 
+// changed is an object with changes.
+func changed[T any](change []func(T), o T) T {
+	for _, f := range change {
+		f(o)
+	}
+	return o
+}
+
+func ofKubelet(e *corev1.Event) { e.Source.Component, e.ReportingController = "kubelet", "kubelet" }
+
 // lease is that of a shared pool, in a node's name.
-func lease(pool, node string) *coordinationv1.Lease {
+func lease(pool, node string, change ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	holder, seconds := node+"_01234567", int32(15)
-	return &coordinationv1.Lease{
+	return changed(change, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: pool + ".hostpath-provisioner",
 			Labels: map[string]string{poolLabel: pool}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder,
 			LeaseDurationSeconds: &seconds},
-	}
+	})
 }
 
+func calledTombstone(l *coordinationv1.Lease) { l.Labels["hostpath-provisioner/tombstone"] = "delete" }
+
+func anotherProgram(l *coordinationv1.Lease) { l.Name, l.Labels = "another.program", nil }
+
 // ofNode is the lease that says which host has a node's name.
-func ofNode(node, holder string) *coordinationv1.Lease {
+func ofNode(node, holder string, change ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	l := lease("", holder)
 	l.Name = "hostpath-provisioner-node." + node
 	l.Labels = map[string]string{nodeLabel: node}
-	return l
+	return changed(change, l)
 }
 
-// filled is a lease with a state of more than a reader takes.
-func filled(l *coordinationv1.Lease) *coordinationv1.Lease {
+// filled gives a lease a state of more than a reader takes.
+func filled(l *coordinationv1.Lease) {
 	l.Annotations = map[string]string{
 		"state.hostpath-provisioner/hostpath-provisioner": strings.Repeat("x", 4097),
 	}
-	return l
 }
 
 // tombstone tells that a volume of scope every-node went.
@@ -168,26 +176,30 @@ func tombstone(name, node string) *coordinationv1.Lease {
 }
 
 // capacity is what a class can get on a node.
-func capacity(name, node string) *storagev1.CSIStorageCapacity {
+func capacity(
+	name, node string, change ...func(*storagev1.CSIStorageCapacity),
+) *storagev1.CSIStorageCapacity {
 	size := resource.MustParse("1Gi")
 	labels := map[string]string{"csi.storage.k8s.io/managed-by": "hostpath-provisioner",
 		"csi.storage.k8s.io/drivername": "hostpath-provisioner"}
 	if node != "" {
 		labels[nodeLabel] = node
 	}
-	return &storagev1.CSIStorageCapacity{
+	return changed(change, &storagev1.CSIStorageCapacity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name,
 			Labels: labels}, StorageClassName: "hostpath-provisioner", Capacity: &size, MaximumVolumeSize: &size,
 		NodeTopology: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname,
 			Operator: metav1.LabelSelectorOpIn, Values: []string{strings.TrimSuffix("host-of-"+node,
 				"-of-")}}}},
-	}
+	})
 }
 
 // ofSilent is the capacity for nodes that publish nothing.
-func ofSilent(name, size, most string) *storagev1.CSIStorageCapacity {
+func ofSilent(
+	name, size, most string, change ...func(*storagev1.CSIStorageCapacity),
+) *storagev1.CSIStorageCapacity {
 	c := capacity(name, "")
 	room, largest := resource.MustParse(size), resource.MustParse(most)
 	c.Capacity, c.MaximumVolumeSize = &room, &largest
-	return c
+	return changed(change, c)
 }

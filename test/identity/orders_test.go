@@ -1,7 +1,7 @@
 package identity
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -17,10 +17,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -36,13 +36,8 @@ type orders struct {
 // newOrders has a control plane of its own, whose policies no other test needs.
 func newOrders(t *testing.T) *orders {
 	t.Helper()
-	c := fixture.OwnPlane(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	t.Cleanup(cancel)
-	o := &orders{world: &world{T: t, Cluster: c, ctx: ctx, admin: c.Client()}}
-	for _, node := range []string{"node-a", "node-b"} {
-		o.must(o.AddNode(ctx, node, map[string]string{corev1.LabelHostname: "host-of-" + node}))
-	}
+	o := &orders{world: worldOn(t, fixture.OwnPlane(t), 15*time.Minute)}
+	o.join("node-a", "node-b")
 	o.stranger = o.acting(rest.ImpersonationConfig{UserName: "stranger",
 		Groups: []string{"system:masters"}})
 	// RBAC refuses it nothing, with or without roles: the policies alone do.
@@ -50,7 +45,7 @@ func newOrders(t *testing.T) *orders {
 		UserName: "system:serviceaccount:" + account + ":" + account, Groups: []string{"system:masters"},
 		Extra: map[string][]string{"authentication.kubernetes.io/node-name": {"node-a"}},
 	})
-	o.must(o.makeCanary())
+	o.makeCanary()
 	return o
 }
 
@@ -64,7 +59,8 @@ func (o *orders) acting(as rest.ImpersonationConfig) kubernetes.Interface {
 
 // makeCanary makes policies that are no part of the product and refuse a ConfigMap: by its name,
 // and by a label that the binding selects.
-func (o *orders) makeCanary() error {
+func (o *orders) makeCanary() {
+	o.Helper()
 	fail := admissionv1.Fail
 	admission := o.admin.AdmissionregistrationV1()
 	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
@@ -93,15 +89,9 @@ func (o *orders) makeCanary() error {
 		if name == "canary-bound" {
 			binding.Spec.MatchResources.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"canary": "0"}}
 		}
-		_, err := admission.ValidatingAdmissionPolicies().Create(o.ctx, policy, metav1.CreateOptions{})
-		if err == nil {
-			_, err = admission.ValidatingAdmissionPolicyBindings().Create(o.ctx, binding, metav1.CreateOptions{})
-		}
-		if err != nil {
-			return err
-		}
+		makes(o.world, admission.ValidatingAdmissionPolicies(), policy)
+		makes(o.world, admission.ValidatingAdmissionPolicyBindings(), binding)
 	}
-	return nil
 }
 
 // settle waits until the API server judges by all policies and bindings as they are now: it watches
@@ -110,29 +100,18 @@ func (o *orders) settle() {
 	o.Helper()
 	o.canary++
 	number := fmt.Sprint(o.canary)
-	admission := o.admin.AdmissionregistrationV1()
-	patch := fmt.Sprintf(`{"spec":{"validations":[{"expression":"object.metadata.name != 'canary-%s'"}]}}`, number)
-	_, err := admission.ValidatingAdmissionPolicies().Patch(o.ctx, "canary", types.MergePatchType,
-		[]byte(patch), metav1.PatchOptions{})
-	o.must(err)
-	patch = fmt.Sprintf(`{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"canary":%q}}}}}`, number)
-	_, err = admission.ValidatingAdmissionPolicyBindings().Patch(o.ctx, "canary-bound", types.MergePatchType,
-		[]byte(patch), metav1.PatchOptions{})
-	o.must(err)
+	o.Must(o.patch(o.admin, policiesAt+"canary", fmt.Sprintf(
+		`{"spec":{"validations":[{"expression":"object.metadata.name != 'canary-%s'"}]}}`, number)))
+	o.Must(o.patch(o.admin, bindingsAt+"canary-bound", fmt.Sprintf(
+		`{"spec":{"matchResources":{"objectSelector":{"matchLabels":{"canary":%q}}}}}`, number)))
 	for _, meta := range []metav1.ObjectMeta{
 		{Name: "canary-" + number}, {Name: "bound", Labels: map[string]string{"canary": number}},
 	} {
 		one := &corev1.ConfigMap{ObjectMeta: meta}
-		for {
-			_, err := o.admin.CoreV1().ConfigMaps("default").Create(o.ctx, one, dryRun)
-			if apierrors.IsInvalid(err) {
-				break
-			}
-			if o.ctx.Err() != nil {
-				o.Fatal("a policy does not come into force")
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
+		o.Eventually("a policy comes into force", func() bool {
+			_, err := o.admin.CoreV1().ConfigMaps("default").Create(o.Ctx, one, dryRun)
+			return apierrors.IsInvalid(err)
+		})
 	}
 }
 
@@ -151,81 +130,65 @@ var strangers = map[string]func(*orders) error{
 	"a lease of a controller":          leaseIn("kube-system"),
 	"a lease in the daemons namespace": inAccount(leaseIn(account)),
 	"a token": func(o *orders) error {
-		_, err := o.stranger.CoreV1().ServiceAccounts("default").CreateToken(o.ctx, "default",
+		_, err := o.stranger.CoreV1().ServiceAccounts("default").CreateToken(o.Ctx, "default",
 			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		return err
 	},
 	"a claim": func(o *orders) error {
 		claims := o.stranger.CoreV1().PersistentVolumeClaims("default")
-		c, err := claims.Create(o.ctx, aClaim(), metav1.CreateOptions{})
+		c := cluster.Claim("default", "", "none", "1Gi")
+		c.GenerateName = "stranger-"
+		c, err := claims.Create(o.Ctx, c, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
-		c, err = claims.Patch(o.ctx, c.Name, types.MergePatchType,
-			[]byte(`{"metadata":{"annotations":{"a":"b"}}}`), metav1.PatchOptions{})
-		if err != nil {
-			return err
-		}
-		_, err = claims.Patch(o.ctx, c.Name, types.MergePatchType,
-			[]byte(`{"status":{"phase":"Lost"}}`), metav1.PatchOptions{}, "status")
-		if err != nil {
-			return err
-		}
-		return claims.Delete(o.ctx, c.Name, metav1.DeleteOptions{})
+		return errors.Join(
+			o.patch(o.stranger, claimsAt+c.Name, `{"metadata":{"annotations":{"a":"b"}}}`),
+			o.patch(o.stranger, claimsAt+c.Name+"/status", `{"status":{"phase":"Lost"}}`),
+			o.delete(o.stranger, claimsAt+c.Name))
 	},
 	"a volume": func(o *orders) error {
 		volumes := o.stranger.CoreV1().PersistentVolumes()
 		pv := volume("stranger", "node-a", at("/etc"))
 		pv.Name, pv.Finalizers, pv.Spec.ClaimRef = "", nil, nil
 		pv.GenerateName = "stranger-"
-		pv, err := volumes.Create(o.ctx, pv, metav1.CreateOptions{})
+		pv, err := volumes.Create(o.Ctx, pv, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
-		if _, err = volumes.Patch(o.ctx, pv.Name, types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{}); err != nil {
-			return err
-		}
-		return volumes.Delete(o.ctx, pv.Name, metav1.DeleteOptions{})
+		return errors.Join(
+			o.patch(o.stranger, volumesAt+pv.Name, `{"metadata":{"labels":{"a":"b"}}}`),
+			o.delete(o.stranger, volumesAt+pv.Name))
 	},
 	"an event": func(o *orders) error {
 		e := event("", "node-b", "Pod", "x")
 		e.GenerateName = "stranger-"
-		_, err := o.stranger.CoreV1().Events("default").Create(o.ctx, e, metav1.CreateOptions{})
+		_, err := o.stranger.CoreV1().Events("default").Create(o.Ctx, e, metav1.CreateOptions{})
 		return err
 	},
 	"a capacity": inAccount(func(o *orders) error {
-		_, err := o.stranger.StorageV1().CSIStorageCapacities(account).Create(o.ctx,
+		_, err := o.stranger.StorageV1().CSIStorageCapacities(account).Create(o.Ctx,
 			capacity("stranger", "node-b"), dryRun)
 		return err
 	}),
 	"a CSIDriver": func(o *orders) error {
-		_, err := o.stranger.StorageV1().CSIDrivers().Create(o.ctx,
+		_, err := o.stranger.StorageV1().CSIDrivers().Create(o.Ctx,
 			&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "stranger.example"}}, dryRun)
 		return err
 	},
-}
-
-func aClaim() *corev1.PersistentVolumeClaim {
-	class := "none"
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{GenerateName: "stranger-"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: &class,
-			Resources: corev1.VolumeResourceRequirements{Requests: volume("", "").Spec.Capacity},
-		}}
 }
 
 // leaseIn takes and renews a lease.
 func leaseIn(namespace string) func(*orders) error {
 	return func(o *orders) error {
 		leases := o.stranger.CoordinationV1().Leases(namespace)
-		l, err := leases.Create(o.ctx,
+		l, err := leases.Create(o.Ctx,
 			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{GenerateName: "stranger-"}}, metav1.CreateOptions{})
 		if err == nil {
-			_, err = leases.Update(o.ctx, l, metav1.UpdateOptions{})
+			_, err = leases.Update(o.Ctx, l, metav1.UpdateOptions{})
 		}
 		if err == nil {
-			err = leases.Delete(o.ctx, l.Name, metav1.DeleteOptions{})
+			err = leases.Delete(o.Ctx, l.Name, metav1.DeleteOptions{})
 		}
 		return err
 	}
@@ -261,7 +224,7 @@ func (o *orders) thief(after string) {
 			o.Errorf("after %s a thief is not refused %s: %v", after, what, err)
 		}
 	}
-	_, err := o.a.CoreV1().PersistentVolumes().Create(o.ctx, volume("own", "node-a"), dryRun)
+	_, err := o.a.CoreV1().PersistentVolumes().Create(o.Ctx, volume("own", "node-a"), dryRun)
 	if err != nil {
 		o.Errorf("after %s node-a is refused its own volume: %v", after, err)
 	}
@@ -271,7 +234,7 @@ func (o *orders) thief(after string) {
 func (o *orders) installed(by string, documents []string) {
 	o.Helper()
 	for i, d := range documents {
-		o.must(o.Apply(o.ctx, []byte(d)))
+		o.Must(o.Apply(o.Ctx, []byte(d)))
 		o.between(i, by)
 	}
 	o.settle()
@@ -283,7 +246,7 @@ func (o *orders) installed(by string, documents []string) {
 func (o *orders) removed(by string, documents []string) {
 	o.Helper()
 	for i, d := range documents {
-		o.must(o.Delete(o.ctx, []byte(d)))
+		o.Must(o.Delete(o.Ctx, []byte(d)))
 		o.between(i, by)
 	}
 	o.settle()
@@ -303,11 +266,11 @@ func (o *orders) between(step int, by string) {
 func (o *orders) withoutNamespace() {
 	o.Helper()
 	for {
-		n, err := o.admin.CoreV1().Namespaces().Get(o.ctx, account, metav1.GetOptions{})
+		n, err := o.admin.CoreV1().Namespaces().Get(o.Ctx, account, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && n.DeletionTimestamp == nil {
 			return
 		}
-		if o.ctx.Err() != nil {
+		if o.Ctx.Err() != nil {
 			o.Fatalf("the namespace stays: %v, %v", n.Status, err)
 		}
 		o.strangers("the deletion of the namespace")
@@ -364,14 +327,14 @@ func TestOrders(t *testing.T) {
 	for _, one := range all {
 		_, name, _ := strings.Cut(one, "kind: ")
 		name = strings.Join(strings.Fields(name)[:4], " ")
-		o.must(o.Delete(o.ctx, []byte(one)))
+		o.Must(o.Delete(o.Ctx, []byte(one)))
 		o.settle()
 		o.strangers("the deletion of " + name)
 		o.withoutNamespace()
-		o.must(o.Apply(o.ctx, []byte(one)))
+		o.Must(o.Apply(o.Ctx, []byte(one)))
 	}
 	o.installed("a repair", all)
-	o.must(o.admin.CoreV1().Namespaces().Delete(o.ctx, account, metav1.DeleteOptions{}))
+	o.Must(o.admin.CoreV1().Namespaces().Delete(o.Ctx, account, metav1.DeleteOptions{}))
 	o.withoutNamespace()
 	o.settle()
 	o.strangers("the deletion of the namespace")

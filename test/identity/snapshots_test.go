@@ -4,31 +4,19 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 )
-
-// patchContent changes a VolumeSnapshotContent, or its status.
-func (w *world) patchContent(as kubernetes.Interface, name, patch string,
-	subresource ...string) error {
-	path := append([]string{"/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents", name},
-		subresource...)
-	return as.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path...).Body([]byte(patch)).Do(w.ctx).Error()
-}
 
 // content makes a snapshot's content, which a node has taken, or none with "".
 func (w *world) content(name, node string) string {
 	w.Helper()
-	s, err := w.Snapshots(w.ctx, "default", "hostpath-provisioner")
+	s, err := w.Snapshots(w.Ctx, "default", "hostpath-provisioner")
 	if err != nil && !strings.Contains(err.Error(), "already exists") { // the class
 		w.Fatal(err)
 	}
-	content, err := s.Ask(w.ctx, name, "pvc-of-"+name, "hostpath-provisioner", "Retain")
-	w.must(err)
+	content, err := s.Ask(w.Ctx, name, "pvc-of-"+name, "hostpath-provisioner", "Retain")
+	w.Must(err)
 	if node != "" {
-		w.must(w.patchContent(w.admin, content, taken(node)))
+		w.Must(w.patch(w.admin, contentsAt+content, taken(node)))
 	}
 	return content
 }
@@ -55,10 +43,10 @@ func TestSnapshotContents(t *testing.T) {
 	for _, c := range []struct {
 		what, content, patch, status, want string
 	}{
-		{"say that one is ready that no node has taken", free, readyAs(own(free)), "status",
+		{"say that one is ready that no node has taken", free, readyAs(own(free)), "/status",
 			"not this node's"},
-		{"say that another node's is ready", ofB, readyAs(own(ofB)), "status", "not this node's"},
-		{"say that an own one is another snapshot", ofA, readyAs(own(ofB)), "status",
+		{"say that another node's is ready", ofB, readyAs(own(ofB)), "/status", "not this node's"},
+		{"say that an own one is another snapshot", ofA, readyAs(own(ofB)), "/status",
 			"the handle is another snapshot's"},
 		{"take one for another node", free, taken("node-b"), "", "taken for the daemon's own node"},
 		{"take another node's", ofB, taken("node-a"), "", "taken for the daemon's own node"},
@@ -71,28 +59,23 @@ func TestSnapshotContents(t *testing.T) {
 			`{"metadata":{"annotations":{"snapshot.storage.kubernetes.io/volumesnapshot-being-deleted":"yes"}}}`, "", ""},
 		{"label it", ofA, `{"metadata":{"labels":{"a":"b"}}}`, "", "labels stay"},
 	} {
-		var sub []string
-		if c.status != "" {
-			sub = []string{c.status}
-		}
-		if err := w.patchContent(w.a, c.content, c.patch, sub...); err == nil ||
+		if err := w.patch(w.a, contentsAt+c.content+c.status, c.patch); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.want)
 		}
 	}
-	delete := w.a.CoreV1().RESTClient().Delete().AbsPath("/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents",
-		ofA).Body(&metav1.DeleteOptions{})
-	if err := delete.Do(w.ctx).Error(); err == nil ||
+	if err := w.delete(w.a, contentsAt+ofA); err == nil ||
 		!strings.Contains(err.Error(), "cannot delete resource") {
 		t.Errorf("delete: %v", err)
 	}
-	w.must(w.patchContent(w.a, free, taken("node-a")))
+	w.Must(w.patch(w.a, contentsAt+free, taken("node-a")))
 	byPeople := `{"status":{"readyToUse":true}}` // without a handle nothing is
-	w.must(w.patchContent(w.admin, ofA, byPeople, "status"))
+	w.Must(w.patch(w.admin, contentsAt+ofA+"/status", byPeople))
 	for _, content := range []string{free, ofA} {
-		w.must(w.patchContent(w.a, content, readyAs(own(content)), "status"))
+		w.Must(w.patch(w.a, contentsAt+content+"/status", readyAs(own(content))))
 	}
-	if err := w.patchContent(w.a, ofA, `{"status":{"readyToUse":false}}`, "status"); err == nil ||
+	err := w.patch(w.a, contentsAt+ofA+"/status", `{"status":{"readyToUse":false}}`)
+	if err == nil ||
 		!strings.Contains(err.Error(), "ready already") {
 		t.Errorf("take it back: %v", err)
 	}

@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 const (
@@ -187,85 +188,76 @@ var attempts = []attempt{
 			func(pv *corev1.PersistentVolume) { pv.Labels["topology.kubernetes.io/zone"] = "x" })), "the volume has a label of Kubernetes", "the scheduler compares it"},
 	{"create a shared volume with an affinity", create(volume("51", "", scoped("shared",
 		"/srv/shared/"+pvc("51")), func(pv *corev1.PersistentVolume) { pv.Spec.NodeAffinity = affinity("host-of-node-b") })), "the volume's affinity is not this node's", "no daemon writes that"},
-	{"delete a volume of node-b", func(w *world) error {
-		return w.a.CoreV1().PersistentVolumes().Delete(w.ctx, pvc("of-b"), metav1.DeleteOptions{})
-	}, notOwn, "the label has to be the node that the token is bound to"},
-	{"delete a volume of another driver", func(w *world) error {
-		return w.a.CoreV1().PersistentVolumes().Delete(w.ctx, "others", metav1.DeleteOptions{})
-	}, notOwn, "the same"},
-	{"delete a volume of kubevirt's driver that was adopted elsewhere", func(w *world) error {
-		return w.a.CoreV1().PersistentVolumes().Delete(w.ctx, pvc("elsewhere"),
-			metav1.DeleteOptions{})
-	}, notUnder, "its path is an annotation, which has to be a pool's"},
+	{"delete a volume of node-b", remove(volumesAt + pvc("of-b")), notOwn,
+		"the label has to be the node that the token is bound to"},
+	{"delete a volume of another driver", remove(volumesAt + "others"), notOwn, "the same"},
+	{"delete a volume of kubevirt's driver that was adopted elsewhere",
+		remove(volumesAt + pvc("elsewhere")), notUnder,
+		"its path is an annotation, which has to be a pool's"},
 	{"lead an adopted volume of kubevirt's driver elsewhere",
-		patchVolume(pvc("adopted"),
+		patch(volumesAt+pvc("adopted"),
 			`{"metadata":{"annotations":{"hostpath-provisioner/path":"/srv/fast/pvc-of-a"}}}`), "annotations stay as they are", "adopt writes it, by an administrator's right"},
-	{"delete all volumes at once", func(w *world) error {
-		return w.a.CoreV1().PersistentVolumes().DeleteCollection(w.ctx, metav1.DeleteOptions{},
-			metav1.ListOptions{})
-	}, byRBAC, "the verb is not given"},
-	{"take the finalizer off a volume of node-b", patchVolume(pvc("of-b"),
+	{"delete all volumes at once", remove("/api/v1/persistentvolumes"), byRBAC,
+		"the verb is not given"},
+	{"take the finalizer off a volume of node-b", patch(volumesAt+pvc("of-b"),
 		`{"metadata":{"finalizers":null}}`), notOwn, "the label has to be the node that the token is bound to"},
 	{"take another program's finalizer off an own volume",
-		patchVolume(pvc("of-a"),
+		patch(volumesAt+pvc("of-a"),
 			`{"metadata":{"finalizers":null}}`), "no finalizer but the provisioner's goes or comes",
 		"only the provisioner's is the daemon's"},
 	{"put another program's finalizer on an own volume",
-		patchVolume(pvc("of-a"), `{"metadata":{"finalizers":["`+finalizer+`",
+		patch(volumesAt+pvc("of-a"), `{"metadata":{"finalizers":["`+finalizer+`",
 			"kubernetes.io/pv-protection","example.com/another"]}}`),
 		"no finalizer but the provisioner's goes or comes", "it could never be deleted"},
-	{"relabel a volume of node-b as an own one", patchVolume(pvc("of-b"),
+	{"relabel a volume of node-b as an own one", patch(volumesAt+pvc("of-b"),
 		`{"metadata":{"labels":{"hostpath-provisioner/node":"node-a"}}}`), notOwn, "the label that it had counts"},
-	{"relabel an own volume as node-b's", patchVolume(pvc("of-a"),
+	{"relabel an own volume as node-b's", patch(volumesAt+pvc("of-a"),
 		`{"metadata":{"labels":{"hostpath-provisioner/node":"node-b"}}}`), "labels stay as they are", "the daemon writes labels at the creation alone"},
-	{"give an own volume an owner", patchVolume(pvc("of-a"),
+	{"give an own volume an owner", patch(volumesAt+pvc("of-a"),
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"x"}]}}`), "owner references stay as they are", "the same"},
-	{"give an own volume another claim", patchVolume(pvc("of-a"),
+	{"give an own volume another claim", patch(volumesAt+pvc("of-a"),
 		`{"spec":{"claimRef":{"name":"pending","uid":"x"}}}`), "nothing but a volume's size changes", "the claim is written at the creation"},
-	{"have an own volume's data deleted", patchVolume(pvc("of-a"),
+	{"have an own volume's data deleted", patch(volumesAt+pvc("of-a"),
 		`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`), "nothing but a volume's size changes", "the policy is an administrator's"},
-	{"make an own volume smaller", patchVolume(pvc("of-a"),
+	{"make an own volume smaller", patch(volumesAt+pvc("of-a"),
 		`{"spec":{"capacity":{"storage":"1Mi"}}}`), "a volume becomes no smaller", "volumes grow"},
-	{"set a volume's phase", func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumes().Patch(w.ctx, pvc("of-a"), types.MergePatchType,
-			[]byte(`{"status":{"phase":"Released"}}`), metav1.PatchOptions{}, "status")
-		return err
-	}, byRBAC, "the subresource is not given"},
-	{"delete a claim", func(w *world) error {
-		return w.a.CoreV1().PersistentVolumeClaims("default").Delete(w.ctx, "pending",
-			metav1.DeleteOptions{})
-	}, byRBAC, "the verb is not given"},
-	{"have the garbage collector delete a claim", patchClaim("pending",
+	{"set a volume's phase", patch(volumesAt+pvc("of-a")+"/status",
+		`{"status":{"phase":"Released"}}`), byRBAC, "the subresource is not given"},
+	{"delete a claim", remove(claimsAt + "pending"), byRBAC, "the verb is not given"},
+	{"have the garbage collector delete a claim", patch(claimsAt+"pending",
 		`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`), "owner references stay as they are", "an owner that does not exist is deleted with what it owns"},
-	{"put a finalizer on a claim", patchClaim("pending",
+	{"put a finalizer on a claim", patch(claimsAt+"pending",
 		`{"metadata":{"finalizers":["example.com/forever"]}}`), "finalizers stay as they are", "it could never be deleted"},
-	{"take the finalizer off a claim", patchClaim("pending", `{"metadata":{"finalizers":null}}`),
+	{"take the finalizer off a claim", patch(claimsAt+"pending",
+		`{"metadata":{"finalizers":null}}`),
 		"finalizers stay as they are", "it protects claims that pods use"},
-	{"bind a pending claim to a volume", patchClaim("pending", `{"spec":{"volumeName":"others"}}`),
+	{"bind a pending claim to a volume", patch(claimsAt+"pending",
+		`{"spec":{"volumeName":"others"}}`),
 		"a claim's spec stays as it is", "the binder writes that"},
-	{"send a claim to node-b", patchClaim("pending",
+	{"send a claim to node-b", patch(claimsAt+"pending",
 		`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-b"}}}`), "the selected node is another one", "the own name, or none"},
-	{"send a bound claim to node-a", patchClaim("bound",
+	{"send a bound claim to node-a", patch(claimsAt+"bound",
 		`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-a"}}}`), "the claim has a volume", "a node is chosen before there is a volume"},
-	{"annotate a claim", patchClaim("pending",
+	{"annotate a claim", patch(claimsAt+"pending",
 		`{"metadata":{"annotations":{"kubevirt.io/provisionOnNode":"node-a"}}}`), "annotations stay as they are", "one annotation is the daemon's"},
-	{"label a claim", patchClaim("pending", `{"metadata":{"labels":{"app":"x"}}}`),
+	{"label a claim", patch(claimsAt+"pending", `{"metadata":{"labels":{"app":"x"}}}`),
 		"labels stay as they are", "the daemon writes none"},
 	{"write the status of node-b's claim, where no pool is of several nodes",
 		statusWithoutSharedPools, "the claim's node is another one", "what the scheduler chose is on the claim"},
 	{"write the status of another driver's claim",
-		patchClaim("elsewhere", `{"status":{"capacity":{"storage":"1Gi"}}}`,
-			"status"), "the claim is another provisioner's", "kube-controller-manager writes whose it is"},
+		patch(claimsAt+"elsewhere/status", `{"status":{"capacity":{"storage":"1Gi"}}}`),
+		"the claim is another provisioner's", "kube-controller-manager writes whose it is"},
 	{"write the status of a claim of a class that is not listed",
-		patchClaim("bound", `{"status":{"capacity":{"storage":"1Gi"}}}`,
-			"status"), "the claim is another provisioner's", "where no provisioner was asked, its class says whose it is"},
+		patch(claimsAt+"bound/status", `{"status":{"capacity":{"storage":"1Gi"}}}`),
+		"the claim is another provisioner's",
+		"where no provisioner was asked, its class says whose it is"},
 	{"write that a claim has more than it requests",
-		patchClaim("to-grow", `{"status":{"capacity":{"storage":"9Ti"}}}`,
-			"status"), "the claim requests less than that", "a quota counts it"},
+		patch(claimsAt+"to-grow/status", `{"status":{"capacity":{"storage":"9Ti"}}}`),
+		"the claim requests less than that", "a quota counts it"},
 	{"write that a claim was given more than it requests",
-		patchClaim("to-grow", `{"status":{"allocatedResources":{"storage":"9Ti"}}}`,
-			"status"), "the claim requests less than that", "the same"},
-	{"set a claim's phase", patchClaim("to-grow", `{"status":{"phase":"Lost"}}`, "status"),
+		patch(claimsAt+"to-grow/status", `{"status":{"allocatedResources":{"storage":"9Ti"}}}`),
+		"the claim requests less than that", "the same"},
+	{"set a claim's phase", patch(claimsAt+"to-grow/status", `{"status":{"phase":"Lost"}}`),
 		"nothing but an expansion is written in a claim's status", "the binder writes that"},
 	{"get a token bound to node-b", token(account, boundTo("node-b")),
 		"the token is not bound to this node", "a node renews its own"},
@@ -277,47 +269,35 @@ var attempts = []attempt{
 		"the right names one ServiceAccount"},
 	{"report in node-b's name", createEvent(event("1", "node-b", "PersistentVolumeClaim",
 		"pending")), "the event is another node's", "an event names the node that reports"},
-	{"report in kubelet's name", createEvent(func() *corev1.Event {
-		e := event("2", "node-a", "PersistentVolumeClaim", "pending")
-		e.Source.Component, e.ReportingController = "kubelet", "kubelet"
-		return e
-	}()), "the event is another program's", "and the program"},
+	{"report in kubelet's name", createEvent(event("2", "node-a", "PersistentVolumeClaim",
+		"pending",
+		ofKubelet)), "the event is another program's", "and the program"},
 	{"report about node-b", createEvent(event("3", "node-a", "Node", "node-b")),
 		"the event is about another node", "its own Node alone"},
 	{"report about a Secret", createEvent(event("4", "node-a", "Secret", "s")),
 		"the event is about another kind of object", "claims, volumes, snapshots and its own Node"},
-	{"report a page", createEvent(func() *corev1.Event {
-		e := event("6", "node-a", "PersistentVolumeClaim", "pending")
-		e.Message = strings.Repeat("x", 1025)
-		return e
-	}()), "the event's message is too long", "etcd would keep it"},
-	{"rewrite an event of kubelet", patchEvent("foreign", `{"message":"all is well"}`),
+	{"report a page", createEvent(event("6", "node-a", "PersistentVolumeClaim", "pending",
+		func(e *corev1.Event) { e.Message = strings.Repeat("x", 1025) })),
+		"the event's message is too long", "etcd would keep it"},
+	{"rewrite an event of kubelet", patch(eventsAt+"foreign", `{"message":"all is well"}`),
 		"the event is another program's", "only events of the daemons are counted on"},
-	{"rewrite the reason of a daemon's event", patchEvent("of-b", `{"reason":"Other"}`),
+	{"rewrite the reason of a daemon's event", patch(eventsAt+"of-b", `{"reason":"Other"}`),
 		"nothing but its count, time and message of an event changes", "the same event of two nodes is one object"},
 	{"report about a pod", createEvent(event("5", "node-a", "Pod", "some")),
 		"the event is about another kind of object", "claims and volumes alone"},
-	{"rewrite the words of node-b's event", patchEvent("of-b", `{"message":"all is well"}`),
+	{"rewrite the words of node-b's event", patch(eventsAt+"of-b", `{"message":"all is well"}`),
 		"the words of another node's event stay as they are", "its numbers are those of the last node that reports it"},
 	{"take the lease of a shared pool in node-b's name", createLease(lease("new", "node-b")),
 		"the lease is taken in another node's name", "a holder is named with its node"},
 	{"make node-b the holder of node-a's lease", updateLease(lease("free", "node-b")),
 		"the lease is taken in another node's name", "the same"},
-	{"give up node-b's lease", updateLease(func() *coordinationv1.Lease {
-		l := lease("held",
-			"node-b")
-		l.Spec.HolderIdentity = nil
-		return l
-	}()), "or taken from it", "a holder gives up its own"},
-	{"delete the lease of a shared pool", func(w *world) error {
-		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, "held.hostpath-provisioner",
-			metav1.DeleteOptions{})
-	}, "the lease of a pool is not deleted", "only tombstones are collected"},
-	{"call a pool's lease a tombstone", updateLease(func() *coordinationv1.Lease {
-		l := lease("free", "node-a")
-		l.Labels["hostpath-provisioner/tombstone"] = "delete"
-		return l
-	}()), "the lease of a pool or node is no tombstone", "no daemon could write it any more"},
+	{"give up node-b's lease", updateLease(lease("held", "node-b",
+		func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil })), "or taken from it",
+		"a holder gives up its own"},
+	{"delete the lease of a shared pool", remove(leasesAt + "held.hostpath-provisioner"),
+		"the lease of a pool is not deleted", "only tombstones are collected"},
+	{"call a pool's lease a tombstone", updateLease(lease("free", "node-a", calledTombstone)),
+		"the lease of a pool or node is no tombstone", "no daemon could write it any more"},
 	{"write a tombstone that is named as a pool's lease",
 		createLease(tombstone("later.hostpath-provisioner",
 			"node-a")), "the lease of a pool or node is no tombstone", "the pool would have no lease"},
@@ -330,56 +310,44 @@ var attempts = []attempt{
 		"and not this node's own", "the same"},
 	{"renew the lease of another node", updateLease(ofNode("node-b", "node-a")),
 		"and not this node's own", "the same"},
-	{"delete the lease of another node", func(w *world) error {
-		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, ofNode("node-b", "").Name,
-			metav1.DeleteOptions{})
-	}, "the lease is of no pool", "another host could take its name"},
-	{"fill the own node's lease", createLease(filled(ofNode("node-a", "node-a"))),
+	{"delete the lease of another node", remove(leasesAt + ofNode("node-b", "").Name),
+		"the lease is of no pool", "another host could take its name"},
+	{"fill the own node's lease", createLease(ofNode("node-a", "node-a", filled)),
 		"a lease has at most 8 annotations of 4 KiB", "who reads all leases is not flooded"},
 	{"hold the own node's lease in another node's name", createLease(ofNode("node-a", "node-b")),
 		"the lease is taken in another node's name", "it would be that node's fault"},
-	{"delete a pool's lease that is called a tombstone", func(w *world) error {
-		return w.a.CoordinationV1().Leases(account).Delete(w.ctx, "called.hostpath-provisioner",
-			metav1.DeleteOptions{})
-	}, "the lease of a pool or node is no tombstone", "its name says what it is"},
-	{"write a lease that is no pool's", updateLease(anotherLease(nil)), "the lease is of no pool",
+	{"delete a pool's lease that is called a tombstone",
+		remove(leasesAt + "called.hostpath-provisioner"),
+		"the lease of a pool or node is no tombstone", "its name says what it is"},
+	{"write a lease that is no pool's", updateLease(lease("another", "node-a", anotherProgram)),
+		"the lease is of no pool",
 		"another program's election"},
 	{"call another program's lease a pool's",
-		updateLease(anotherLease(map[string]string{poolLabel: "another"})), "the lease is of no pool", "a pool's lease has pool and provisioner in its name"},
-	{"write a lease of kube-system", func(w *world) error {
-		l := lease("new", "node-a")
-		l.Namespace = "kube-system"
-		_, err := w.a.CoordinationV1().Leases("kube-system").Create(w.ctx, l,
-			metav1.CreateOptions{})
-		return err
-	}, byRBAC, "the right is of one namespace"},
+		updateLease(lease("another", "node-a", anotherProgram,
+			func(l *coordinationv1.Lease) { l.Labels = map[string]string{poolLabel: "another"} })),
+		"the lease is of no pool", "a pool's lease has pool and provisioner in its name"},
+	{"write a lease of kube-system", createLease(lease("new", "node-a",
+		func(l *coordinationv1.Lease) { l.Namespace = "kube-system" })), byRBAC,
+		"the right is of one namespace"},
 	{"write a tombstone in node-b's name", createLease(tombstone("pvc-x", "node-b")),
 		"the tombstone is in another node's name", "a tombstone names its node"},
 	{"publish a capacity of node-b", createCapacity(capacity("new-b", "node-b")),
 		"the capacity is another node's", "the label has to be the node that the token is bound to"},
 	{"publish a capacity for node-b under the own label",
-		createCapacity(func() *storagev1.CSIStorageCapacity {
-			c := capacity("new-a", "node-b")
-			c.Labels[nodeLabel] = "node-a"
-			return c
-		}()), "the capacity is for another node", "the topology has to be its own"},
-	{"change a capacity of node-b", patchCapacity("of-b", `{"maximumVolumeSize":"0"}`),
+		createCapacity(capacity("new-a", "node-b",
+			func(c *storagev1.CSIStorageCapacity) { c.Labels[nodeLabel] = "node-a" })),
+		"the capacity is for another node", "the topology has to be its own"},
+	{"change a capacity of node-b", patch(capacitiesAt+"of-b", `{"maximumVolumeSize":"0"}`),
 		"the capacity is another node's", "no pod would be scheduled there"},
-	{"delete a capacity of node-b", func(w *world) error {
-		return w.a.StorageV1().CSIStorageCapacities(account).Delete(w.ctx, "of-b",
-			metav1.DeleteOptions{})
-	}, "the capacity is another node's", "the same"},
-	{"publish a capacity of another driver", createCapacity(func() *storagev1.CSIStorageCapacity {
-		c := capacity("other", "node-a")
-		c.Labels["csi.storage.k8s.io/drivername"] = "other.example"
-		return c
-	}()), "the capacity is another program's", "the driver is the provisioner"},
+	{"delete a capacity of node-b", remove(capacitiesAt + "of-b"), "the capacity is another node's",
+		"the same"},
+	{"publish a capacity of another driver", createCapacity(capacity("other", "node-a",
+		func(c *storagev1.CSIStorageCapacity) {
+			c.Labels["csi.storage.k8s.io/drivername"] = "other.example"
+		})), "the capacity is another program's", "the driver is the provisioner"},
 	{"publish a capacity for a class of another driver",
-		createCapacity(func() *storagev1.CSIStorageCapacity {
-			c := capacity("class", "node-a")
-			c.StorageClassName = "other"
-			return c
-		}()),
+		createCapacity(capacity("class", "node-a",
+			func(c *storagev1.CSIStorageCapacity) { c.StorageClassName = "other" })),
 		"the capacity's class is not in the policies' list", "the scheduler compares it whichever driver the class has"},
 	{"publish that nodes which publish nothing have no room",
 		createCapacity(ofSilent("none", "0",
@@ -388,52 +356,41 @@ var attempts = []attempt{
 		createCapacity(ofSilent("most", "9Ti",
 			"9223372036854775807")), "the capacity for nodes that publish nothing is no hint to wait", "a scheduler that scores takes them last"},
 	{"have nodes that publish nothing have no room",
-		patchCapacity("of-others",
+		patch(capacitiesAt+"of-others",
 			`{"maximumVolumeSize":"1"}`), "the capacity for nodes that publish nothing is no hint to wait", "the same"},
-	{"publish a capacity for all nodes", createCapacity(func() *storagev1.CSIStorageCapacity {
-		c := ofSilent("all", "0", "9223372036854775807")
-		c.NodeTopology = &metav1.LabelSelector{}
-		return c
-	}()), "the capacity is for another node", "it names nodes"},
+	{"publish a capacity for all nodes", createCapacity(ofSilent("all", "0", "9223372036854775807",
+		func(c *storagev1.CSIStorageCapacity) { c.NodeTopology = &metav1.LabelSelector{} })),
+		"the capacity is for another node", "it names nodes"},
 	{"have the capacity of all others deleted with node-b",
-		createCapacity(func() *storagev1.CSIStorageCapacity {
-			c := ofSilent("owned", "0", "9223372036854775807")
-			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node-b",
-				UID: "x"}}
-			return c
-		}()), "the capacity has another owner", "the CSIDriver owns it"},
+		createCapacity(ofSilent("owned", "0", "9223372036854775807",
+			func(c *storagev1.CSIStorageCapacity) {
+				c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node-b",
+					UID: "x"}}
+			})), "the capacity has another owner", "the CSIDriver owns it"},
 	{"have the CSIDriver deleted with an owner",
-		patchDriver(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`), "owner references stay as they are", "the garbage collector would do it"},
+		patch(driverAt,
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`),
+		"owner references stay as they are", "the garbage collector would do it"},
 	{"change the CSIDriver's fields",
-		patchDriver(`{"spec":{"fsGroupPolicy":"File","requiresRepublish":true}}`), "nothing but storageCapacity of a CSIDriver changes", "one field is the daemons'"},
+		patch(driverAt, `{"spec":{"fsGroupPolicy":"File","requiresRepublish":true}}`),
+		"nothing but storageCapacity of a CSIDriver changes", "one field is the daemons'"},
 	{"read Secrets", func(w *world) error {
-		_, err := w.a.CoreV1().Secrets("kube-system").List(w.ctx, metav1.ListOptions{})
+		_, err := w.a.CoreV1().Secrets("kube-system").List(w.Ctx, metav1.ListOptions{})
 		return err
 	}, byRBAC, "no right"},
-	{"relabel its own Node", func(w *world) error {
-		_, err := w.a.CoreV1().Nodes().Patch(w.ctx, "node-a", types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
-		return err
-	}, byRBAC, "no right"},
+	{"relabel its own Node", patch(nodesAt+"node-a", `{"metadata":{"labels":{"a":"b"}}}`), byRBAC,
+		"no right"},
 	{"create a pod", func(w *world) error {
-		_, err := w.a.CoreV1().Pods("default").Create(w.ctx,
-			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "x"},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x",
-					Image: "x"}}}}, metav1.CreateOptions{})
+		_, err := w.a.CoreV1().Pods("default").Create(w.Ctx, cluster.Pod("default", "x"),
+			metav1.CreateOptions{})
 		return err
 	}, byRBAC, "no right"},
-	{"change what the policies allow", func(w *world) error {
-		_, err := w.a.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(w.ctx,
-			"volumes.hostpath-provisioner.hostpath-provisioner", types.MergePatchType, []byte(`{"spec":{"variables":[]}}`), metav1.PatchOptions{})
-		return err
-	}, byRBAC, "no right"},
-	{"remove a policy", func(w *world) error {
-		return w.a.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(w.ctx,
-			"volumes.hostpath-provisioner.hostpath-provisioner", metav1.DeleteOptions{})
-	}, byRBAC, "no right"},
-	{"give itself rights", func(w *world) error {
-		_, err := w.a.RbacV1().ClusterRoles().Patch(w.ctx,
-			"hostpath-provisioner:hostpath-provisioner", types.MergePatchType, []byte(`{"rules":[]}`), metav1.PatchOptions{})
-		return err
-	}, byRBAC, "no right"},
+	{"change what the policies allow",
+		patch(policiesAt+"volumes.hostpath-provisioner.hostpath-provisioner",
+			`{"spec":{"variables":[]}}`), byRBAC, "no right"},
+	{"remove a policy", remove(policiesAt + "volumes.hostpath-provisioner.hostpath-provisioner"),
+		byRBAC, "no right"},
+	{"give itself rights",
+		patch(rolesAt+"hostpath-provisioner:hostpath-provisioner",
+			`{"rules":[]}`), byRBAC, "no right"},
 }
