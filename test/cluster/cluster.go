@@ -8,6 +8,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 const (
@@ -167,35 +170,9 @@ func (c *Cluster) removeTemporary() error {
 
 // findBinary resolves Options.Binary to a program that exists.
 func findBinary(binary string) (string, error) {
-	if binary == "" {
-		binary = os.Getenv("CONTROLPLANE")
-	}
-	if binary == "" {
-		root, err := repositoryRoot()
-		if err != nil {
-			return "", err
-		}
-		binary = filepath.Join(root, ".build", "controlplane")
-	}
+	binary = cmp.Or(binary, os.Getenv("CONTROLPLANE"), filepath.Join(rig.Root(), ".build", "controlplane"))
 	if _, err := os.Stat(binary); err != nil {
 		return "", fmt.Errorf("no control plane to test against: %w; run: make .build/controlplane", err)
 	}
 	return filepath.Abs(binary)
-}
-
-// repositoryRoot is the nearest directory, from the working directory upwards,
-// that holds a go.mod.
-func repositoryRoot() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no go.mod in %s or above it: set CONTROLPLANE to the control plane program", start)
-		}
-	}
 }
