@@ -277,14 +277,23 @@ func (p *Program) NodeService(o csinode.Options) *csinode.Service {
 
 // Redirect makes the daemon's kubeconfig point to another server, whose certificate ca has signed.
 func (e *Environment) Redirect(server string, ca []byte) error {
-	config, err := clientcmd.LoadFromFile(e.Kubeconfig)
+	return PointTo(e.Kubeconfig, e.Kubeconfig, server, ca)
+}
+
+// PointTo writes a copy of a kubeconfig that leads to another server; with ca nil its certificate is
+// signed as before.
+func PointTo(of, to, server string, ca []byte) error {
+	config, err := clientcmd.LoadFromFile(of)
 	if err != nil {
 		return err
 	}
 	for _, c := range config.Clusters {
-		c.Server, c.CertificateAuthorityData = server, ca
+		c.Server = server
+		if ca != nil {
+			c.CertificateAuthorityData = ca
+		}
 	}
-	return clientcmd.WriteToFile(*config, e.Kubeconfig)
+	return clientcmd.WriteToFile(*config, to)
 }
 
 // Storage is a filesystem that holds a pool. With a peer that has its own each node has one; else
