@@ -25,14 +25,11 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == floorCommand {
-		os.Exit(floorMain(os.Args[2:]))
+	parts := map[string]func(args []string) int{
+		floorCommand: floorMain, purgeCommand: purgeMain, writerCommand: writerMain,
 	}
-	if len(os.Args) > 1 && os.Args[1] == purgeCommand {
-		os.Exit(purgeMain(os.Args[2:]))
-	}
-	if len(os.Args) > 1 && os.Args[1] == writerCommand {
-		os.Exit(writerMain(os.Args[2:]))
+	if len(os.Args) > 1 && parts[os.Args[1]] != nil {
+		os.Exit(parts[os.Args[1]](os.Args[2:]))
 	}
 	os.Exit(benchTrial().Main(os.Args[1:]))
 }
@@ -92,11 +89,6 @@ type options struct {
 	single          int // of the case with one at a time
 	slow            int // of each case, for a contender that is limited to a few a second
 	repeats         int
-	slowRuns        int // repeats of such a contender
-	pause           time.Duration
-	limit           time.Duration // of a case
-	floorWork       int           // the floor's workers
-	peerFlags       []string      // more flags of both peers
 	fs              string
 	disk            string // where the pools' images are, "" is memory
 	pods            int    // of the case cluster, each with a claim
@@ -107,19 +99,23 @@ type options struct {
 	publishes       int    // of the case publish
 	snapshotFiles   int    // of the volume of the case snapshot
 	snapshotRepeats int    // how often it is copied in each way
-	verbose         bool
-	keepLogs        string
 	json            string // a file for the results of the case cluster
 	daemon          string // its binary
 	against         string // another build of it
 	peer            string
 }
 
+const (
+	singlePause = 20 * time.Millisecond // between two claims of the case single
+	caseLimit   = time.Minute           // a contender that needs longer for a case has failed
+	slowRepeats = 1                     // runs of the library as shipped
+)
+
 // benchTrial is the command line.
 func benchTrial() harness.Trial {
 	build := cmp.Or(os.Getenv("BUILD"), filepath.Join(rig.Root(), ".build"))
 	var o options
-	var who, which, peer string
+	var who, which string
 	return harness.Trial{
 		Name: "bench",
 		Short: "claims=150 single=20 slow-claims=8 repeats=1 pods=30 replicas=3 cluster-repeats=1 publishes=200 " +
@@ -135,11 +131,6 @@ form say little.`,
 			flags.IntVar(&o.single, "single", 100, "claims of each contender in a run of the case single, of which there is one in three repeats")
 			flags.IntVar(&o.slow, "slow-claims", 40, "claims of each case for the library as shipped, which limits itself to a few a second")
 			flags.IntVar(&o.repeats, "repeats", 15, "runs of each contender: one differs from the next by a third")
-			flags.IntVar(&o.slowRuns, "slow-repeats", 1, "runs of the library as shipped")
-			flags.DurationVar(&o.pause, "pause", 20*time.Millisecond, "between two claims of the case single")
-			flags.DurationVar(&o.limit, "limit", time.Minute, "a contender that needs longer for a case has failed")
-			flags.IntVar(&o.floorWork, "floor-workers", 8, "workers of the bare client")
-			flags.StringVar(&peer, "peer-flags", "", "more flags for the library's provisioners, such as -protobuf")
 			flags.StringVar(&o.fs, "fs", "ext4", "filesystem of the pools: ext4 or xfs")
 			flags.StringVar(&o.disk, "disk", "", "directory for the pools' images, so that an fsync costs what that disk makes it cost; default: memory")
 			flags.IntVar(&o.pods, "pods", 100, "pods of the case cluster, each with a claim")
@@ -150,14 +141,12 @@ form say little.`,
 			flags.IntVar(&o.publishes, "publishes", 2000, "volumes that are mounted in the case publish, by each contender")
 			flags.IntVar(&o.snapshotFiles, "snapshot-files", 20_000, "files of the volume that is copied in the case snapshot")
 			flags.IntVar(&o.snapshotRepeats, "snapshot-repeats", 7, "how often it is copied in each way")
-			flags.BoolVar(&o.verbose, "v", false, "print each run in full")
-			flags.StringVar(&o.keepLogs, "keep-logs", "", "existing directory to copy the contenders' logs to")
 			flags.StringVar(&o.json, "json", "", "a file that the results of the case cluster are written to")
 			flags.StringVar(&o.against, "against", "", "another build of the daemon, which takes part as well")
 			flags.StringVar(&o.peer, "peer", filepath.Join(build, "bench-peer"), "the library's provisioner")
 		},
 		Check: func() error {
-			o.contenders, o.cases, o.peerFlags = split(who), split(which), strings.Fields(peer)
+			o.contenders, o.cases = split(who), split(which)
 			if o.against != "" {
 				o.contenders = append(o.contenders, nameAgainst)
 			}
@@ -185,7 +174,7 @@ func (o options) validate() error {
 	if o.fs != "ext4" && o.fs != "xfs" {
 		all = append(all, fmt.Errorf("-fs: %q is neither ext4 nor xfs", o.fs))
 	}
-	for name, value := range map[string]int{"claims": o.claims, "single": o.single, "slow-claims": o.slow, "repeats": o.repeats, "slow-repeats": o.slowRuns, "floor-workers": o.floorWork, "pods": o.pods, "replicas": o.replicas, "cluster-repeats": o.clusterRuns, "publishes": o.publishes, "files": o.files, "purge-repeats": o.purgeRepeats, "snapshot-repeats": o.snapshotRepeats} {
+	for name, value := range map[string]int{"claims": o.claims, "single": o.single, "slow-claims": o.slow, "repeats": o.repeats, "pods": o.pods, "replicas": o.replicas, "cluster-repeats": o.clusterRuns, "publishes": o.publishes, "files": o.files, "purge-repeats": o.purgeRepeats, "snapshot-repeats": o.snapshotRepeats} {
 		if value < 1 {
 			all = append(all, fmt.Errorf("-%s: %d is less than 1", name, value))
 		}

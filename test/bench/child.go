@@ -38,14 +38,7 @@ type child struct {
 }
 
 func startChild(log, binary string, args ...string) (*child, error) {
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	cmd := exec.Command(binary, args...)
-	cmd.Stdout, cmd.Stderr = file, file
-	started, err := process.Start(cmd)
+	started, err := process.StartLogged(exec.Command(binary, args...), log)
 	return &child{started, log}, err
 }
 
@@ -114,12 +107,11 @@ func (b *bench) start(f *fixture) (contender, error) {
 	log := filepath.Join(f.dir, "log")
 	switch f.contender {
 	case nameFloor:
-		args := append([]string{floorCommand, fmt.Sprintf("-workers=%d", b.floorWork)}, common...)
-		return startChild(log, "/proc/self/exe", args...)
+		return startChild(log, "/proc/self/exe", append([]string{floorCommand}, common...)...)
 	case nameShipped:
-		return startChild(log, b.peer, append(common, b.peerFlags...)...)
+		return startChild(log, b.peer, common...)
 	case nameTuned:
-		return startChild(log, b.peer, append(append(common, tuned...), b.peerFlags...)...)
+		return startChild(log, b.peer, append(common, tuned...)...)
 	default:
 		return service{f.daemon}, f.daemon.Start()
 	}

@@ -76,7 +76,7 @@ func (r *running) asUser(ctx context.Context) error {
 		harness.Check(r.verify())
 		harness.Check(r.removal(ctx, pods, &s))
 	}
-	fmt.Fprintln(r.out, s.clusterLine(r.verbose))
+	fmt.Fprintln(r.out, s.clusterLine())
 	r.samples = append(r.samples, s)
 	return nil
 }
@@ -116,7 +116,7 @@ func (r *running) bindAll(ctx context.Context) error {
 	names := r.names()
 	claims := make([]*corev1.PersistentVolumeClaim, len(names))
 	core := r.environment.client.CoreV1()
-	err := parallel(len(names), func(i int) (err error) {
+	err := harness.Each(len(names), func(i int) (err error) {
 		claim := cluster.Claim(r.fixture.name, names[i], r.fixture.name, "1Mi")
 		claim.Spec.VolumeName = r.fixture.name + "-" + names[i]
 		if claims[i], err = core.PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
@@ -167,7 +167,7 @@ func (r *running) burstOfPods(ctx context.Context, s *sample) ([]*corev1.Pod, er
 	first := len(r.claims)
 	m := harness.Got(r.environment.begin(ctx, r))
 	pods, began := make([]*corev1.Pod, r.pods), make([]time.Time, r.pods)
-	harness.Check(parallel(r.pods, func(i int) (err error) {
+	harness.Check(harness.Each(r.pods, func(i int) (err error) {
 		began[i], pods[i], err = r.podWithClaim(ctx, podName(i))
 		return err
 	}))
@@ -182,7 +182,7 @@ func (r *running) burstOfPods(ctx context.Context, s *sample) ([]*corev1.Pod, er
 	if r.provisions() {
 		s.bound = rateUntil(m.start, r.environment.observer.all(uidsOf(r.claims[first:])), func(one sighting) time.Time { return one.bound })
 	}
-	all, err := r.environment.audit.settle(ctx)
+	all, err := r.environment.settle(ctx)
 	s.requests, s.others = all[nodeOf(r.fixture.contender)], m.others
 	s.byBinder = all[binderNode]
 	s.cpu = r.ownCPU() - m.own[r]
@@ -243,7 +243,7 @@ func (r *running) runs(ctx context.Context, pod string) error {
 // gone.
 func (r *running) removal(ctx context.Context, pods []*corev1.Pod, s *sample) error {
 	core, now := r.environment.client.CoreV1(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
-	harness.Check(parallel(len(pods), func(i int) error { return core.Pods(r.fixture.name).Delete(ctx, pods[i].Name, now) }))
+	harness.Check(harness.Each(len(pods), func(i int) error { return core.Pods(r.fixture.name).Delete(ctx, pods[i].Name, now) }))
 	time.Sleep(refill) // a pace, not a wait
 	var claims, kept []*corev1.PersistentVolumeClaim
 	for _, c := range r.claims {
@@ -255,7 +255,7 @@ func (r *running) removal(ctx context.Context, pods []*corev1.Pod, s *sample) er
 	}
 	r.claims = kept
 	start := time.Now()
-	harness.Check(parallel(len(claims), func(i int) error {
+	harness.Check(harness.Each(len(claims), func(i int) error {
 		return core.PersistentVolumeClaims(r.fixture.name).Delete(ctx, claims[i].Name, metav1.DeleteOptions{})
 	}))
 	err := r.within(ctx, uidsOf(claims), isGone)

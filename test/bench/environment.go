@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +25,6 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
-// writers is how many requests the driver has under way at once.
-const writers = 16
-
 // nodeOf is a contender's own node, so that several of them can run side by side.
 func nodeOf(contender string) string { return "node-" + contender }
 
@@ -39,14 +34,10 @@ type environment struct {
 	cluster    *cluster.Cluster
 	client     kubernetes.Interface
 	observer   *observer
-	audit      *auditLog
+	audit      *harness.AuditLog // by the node that a contender's token is bound to
 	kubeconfig map[string]string // by contender
 	failed     context.CancelCauseFunc
 }
-
-// quietControllers writes nothing about claims and volumes: the volume binder's work would compete
-// for the same processors and blur the comparison, for all contenders alike but not equally.
-const quietControllers = "--kcm-flag=--controllers=*,-persistentvolume-binder-controller,-persistentvolume-protection-controller,-persistentvolumeclaim-protection-controller"
 
 // seldomCollects keeps the control plane's garbage collector out of what is measured (collect): one
 // collection takes as much processor time as half of a case, and which contender it met was chance.
@@ -65,7 +56,7 @@ func (b *bench) newEnvironment(ctx context.Context, contenders []string, args ..
 		return ctx, nil, err
 	}
 	b.Cleanup(func() error { return os.RemoveAll(dir) })
-	audit, auditArgs, err := newAuditLog(dir)
+	audit, auditArgs, err := harness.NewAuditLog(dir, auditPolicy)
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -162,7 +153,7 @@ func (a *environment) namespace(ctx context.Context, name string) error {
 // claims creates n claims of a fixture, with both annotations or without.
 func (a *environment) claims(ctx context.Context, f *fixture, prefix string, n int, annotated bool) ([]*corev1.PersistentVolumeClaim, error) {
 	all := make([]*corev1.PersistentVolumeClaim, n)
-	err := parallel(n, func(i int) (err error) {
+	err := harness.Each(n, func(i int) (err error) {
 		claim := cluster.Claim(f.name, fmt.Sprintf("%s-%04d", prefix, i), f.name, "1Mi")
 		if annotated {
 			claim.Annotations = annotations(f)
@@ -194,12 +185,12 @@ func (a *environment) clear(ctx context.Context, f *fixture) error {
 	harness.Check(core.PersistentVolumes().DeleteCollection(ctx, now, metav1.ListOptions{}))
 	harness.Check(core.PersistentVolumeClaims(f.name).DeleteCollection(ctx, now, metav1.ListOptions{}))
 	volumes := harness.Got(core.PersistentVolumes().List(ctx, metav1.ListOptions{}))
-	harness.Check(parallel(len(volumes.Items), func(i int) error {
+	harness.Check(harness.Each(len(volumes.Items), func(i int) error {
 		_, err := core.PersistentVolumes().Patch(ctx, volumes.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
 		return unlessGone(err)
 	}))
 	claims := harness.Got(core.PersistentVolumeClaims(f.name).List(ctx, metav1.ListOptions{}))
-	return parallel(len(claims.Items), func(i int) error {
+	return harness.Each(len(claims.Items), func(i int) error {
 		_, err := core.PersistentVolumeClaims(f.name).Patch(ctx, claims.Items[i].Name, types.MergePatchType, noFinalizers, metav1.PatchOptions{})
 		return unlessGone(err)
 	})
@@ -212,25 +203,6 @@ func unlessGone(err error) error {
 		return nil
 	}
 	return err
-}
-
-// parallel calls do for 0 to n-1, some at once, and returns their errors joined.
-func parallel(n int, do func(int) error) error {
-	next, errs := make(chan int), make([]error, n)
-	var all sync.WaitGroup
-	for range writers {
-		all.Go(func() {
-			for i := range next {
-				errs[i] = harness.Outcome(func() error { return do(i) })
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	all.Wait()
-	return errors.Join(errs...)
 }
 
 // auditPolicy has the API server write a line for each request of a contender and of the controller
@@ -247,19 +219,11 @@ rules:
   - level: None
 `
 
-// auditLog counts the contenders' requests, by the node that their tokens are bound to.
-type auditLog struct{ *harness.AuditLog }
-
 type requests = harness.Requests
 
 // binderNode is in place of a node for the controller that binds claims: its token is not bound to
 // one.
 const binderNode = ""
-
-func newAuditLog(dir string) (*auditLog, []string, error) {
-	l, args, err := harness.NewAuditLog(dir, auditPolicy)
-	return &auditLog{l}, args, err
-}
 
 const (
 	quietFor = time.Second      // without a request a contender has nothing left to say
@@ -268,8 +232,8 @@ const (
 
 // settle waits until the contenders send no requests, and returns those since the last call, by
 // node.
-func (l *auditLog) settle(ctx context.Context) (map[string]requests, error) {
-	return l.Settle(ctx, quietFor, quietIn)
+func (a *environment) settle(ctx context.Context) (map[string]requests, error) {
+	return a.audit.Settle(ctx, quietFor, quietIn)
 }
 
 // poolMiB is the size of a pool: more than all claims of a case request, since the daemon refuses
@@ -314,18 +278,10 @@ func (b *bench) mkfs(dir string, ext4 ...string) hosttest.Image {
 	if b.disk == "" {
 		return hosttest.Mkfs(b, b.fs, poolMiB, args...)
 	}
-	file, err := os.CreateTemp(b.disk, "bench-*.img")
-	if err == nil {
-		err = errors.Join(file.Truncate(poolMiB<<20), file.Close())
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	file := harness.Need(os.CreateTemp(b.disk, "bench-*.img"))(b, "making a file")
 	b.Cleanup(func() error { return ignoreMissing(os.Remove(file.Name())) })
-	if out, err := exec.Command("mkfs."+b.fs, append(args, "-q", file.Name())...).CombinedOutput(); err != nil {
-		b.Fatalf("mkfs.%s %s: %v\n%s", b.fs, file.Name(), err, out)
-	}
-	return hosttest.Image{File: file.Name(), Type: b.fs}
+	b.Must(file.Close(), "making a file")
+	return hosttest.MkfsIn(b, file.Name(), b.fs, poolMiB, args...)
 }
 
 // newDaemon is a daemon with the configuration's defaults, except that its metrics take no port.
@@ -364,9 +320,6 @@ func (f *fixture) prepare(b *bench, image hosttest.Image) (err error) {
 
 // tearDown takes the fixture down. The objects are the environment's to remove.
 func (f *fixture) tearDown(b *bench) error {
-	if b.keepLogs != "" {
-		harness.Check(os.WriteFile(filepath.Join(b.keepLogs, f.name+".log"), []byte(readLog(filepath.Join(f.dir, "log"))), 0o600))
-	}
 	if f.pool != "" {
 		hosttest.UnmountLazy(b, f.pool)
 	}

@@ -27,6 +27,9 @@ import (
 // floorCommand makes this program the bare client.
 const floorCommand = "floor"
 
+// floorWorkers is how many claims it works on at once.
+const floorWorkers = 8
+
 // floor is the least that can be done: watch the claims, make and fsync each directory, create each
 // volume object. It checks nothing, records nothing, says nothing and repairs nothing: whatever
 // goes wrong ends it.
@@ -40,7 +43,6 @@ func floorMain(args []string) int {
 	var f floor
 	flags := flag.NewFlagSet(floorCommand, flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the cluster")
-	workers := flags.Int("workers", 8, "claims worked on at once")
 	flags.StringVar(&f.provisioner, "provisioner", "", "the provisioner's name, which is also its class's")
 	flags.StringVar(&f.node, "node", "", "this node's name")
 	flags.StringVar(&f.pool, "pool", "", "the directory to make volumes in")
@@ -49,21 +51,21 @@ func floorMain(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := f.run(ctx, *kubeconfig, *workers); err != nil && ctx.Err() == nil {
+	if err := f.run(ctx, *kubeconfig); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		return 1
 	}
 	return 0
 }
 
-func (f *floor) run(ctx context.Context, kubeconfig string, workers int) error {
+func (f *floor) run(ctx context.Context, kubeconfig string) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	if err := f.connect(ctx, kubeconfig); err != nil {
 		return err
 	}
 	work := make(chan *corev1.PersistentVolumeClaim, 10000)
-	for range workers {
+	for range floorWorkers {
 		go func() {
 			for claim := range work {
 				if err := f.provision(ctx, claim); err != nil {

@@ -280,7 +280,7 @@ func (a *environment) sideBySide(ctx context.Context, all []*running) {
 		}
 		return err != nil
 	}
-	if _, err := a.audit.settle(ctx); fail(err) {
+	if _, err := a.settle(ctx); fail(err) {
 		return
 	}
 	m, err := a.begin(ctx, all...)
@@ -295,7 +295,7 @@ func (a *environment) sideBySide(ctx context.Context, all []*running) {
 		}
 	}
 	m.end()
-	if m.requests, err = a.audit.settle(ctx); fail(err) {
+	if m.requests, err = a.settle(ctx); fail(err) {
 		return
 	}
 	for _, r := range all {
@@ -309,7 +309,7 @@ func (a *environment) sideBySide(ctx context.Context, all []*running) {
 func (r *running) one(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	harness.Check(r.give(ctx, claim))
 	_, err := r.await(ctx, []*corev1.PersistentVolumeClaim{claim})
-	time.Sleep(r.bench.pause) // a pace, not a wait
+	time.Sleep(singlePause) // a pace, not a wait
 	return err
 }
 

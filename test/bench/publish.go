@@ -21,6 +21,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -156,10 +157,10 @@ func (b *bench) newSnapshots(ctx context.Context, fstype string) *snapshots {
 	b.Must(csinode.MakePool(ctx, poolName, s.path, source, 0o777), "making a volume")
 	b.Must(fillSource(filepath.Join(s.path, source), b.snapshotFiles), "filling it")
 	s.pool = volume.New(volume.Options{Name: poolName, Path: s.path})
-	b.Must(s.identify(), "looking at the pool")
-	node, err := csinode.New(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log"), Pauses: true})
-	b.Must(err, "making the sockets")
-	b.Cleanup(node.Close)
+	s.id = harness.Need(pool.IdentityOf(s.path))(b, "looking at the pool")
+	node := b.NodeService(csinode.Options{
+		Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log"), Pauses: true,
+	})
 	b.Must(node.Start(), "starting the service")
 	b.Must(node.Publish(b.Soon(), writerPod, csinode.Of(source, poolName, filepath.Join(s.path, source))), "publishing")
 	s.client = pause.Client{Socket: pause.SocketPath(root, plan.DefaultProvisioner)}
@@ -170,16 +171,6 @@ func (b *bench) newSnapshots(ctx context.Context, fstype string) *snapshots {
 	b.Must(err, "starting the writer")
 	b.Cleanup(s.writer.stop)
 	return s
-}
-
-func (s *snapshots) identify() error {
-	fd, err := unix.Open(s.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	s.id, err = mounts.IdentityOf(fd)
-	return err
 }
 
 // perDirectory is how many files a directory has.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 // casePurge is the removal of one large volume, without a cluster.
@@ -102,7 +102,8 @@ func (b *bench) removal(ctx context.Context, do string, files, creates int) (pur
 
 // purgeChild runs one child, and returns what it printed.
 func (b *bench) purgeChild(ctx context.Context, path, do string, files, creates int) (got purged, err error) {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", purgeCommand, "-pool="+path, "-do="+do, "-files="+strconv.Itoa(files), "-creates="+strconv.Itoa(creates))
+	order := harness.Got(json.Marshal(purgeOrder{path, do, files, creates}))
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", purgeCommand, string(order))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -132,22 +133,22 @@ type purged struct {
 	Creates []time.Duration
 }
 
+// purgeOrder is what it is to do in a pool: the number of files to make, and of volumes meanwhile.
+type purgeOrder struct {
+	Path, Do       string
+	Files, Creates int
+}
+
 // purgeChild is one call of it.
 type purgeChild struct {
 	*volume.Pool
-	path, do       string
-	files, creates int
-	id             mounts.Identity
+	purgeOrder
+	id mounts.Identity
 }
 
 func purgeMain(args []string) int {
 	var c purgeChild
-	flags := flag.NewFlagSet(purgeCommand, flag.ContinueOnError)
-	flags.StringVar(&c.path, "pool", "", "the pool's directory")
-	flags.StringVar(&c.do, "do", "", "what to do")
-	flags.IntVar(&c.files, "files", 0, "how many files to make")
-	flags.IntVar(&c.creates, "creates", 0, "how many volumes to make meanwhile")
-	if err := flags.Parse(args); err != nil {
+	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &c.purgeOrder) != nil {
 		return 2
 	}
 	result, err := c.run(context.Background())
@@ -159,16 +160,11 @@ func purgeMain(args []string) int {
 }
 
 func (c *purgeChild) run(ctx context.Context) (result purged, err error) {
-	c.Pool = volume.New(volume.Options{Name: poolName, Path: c.path})
-	fd, err := unix.Open(c.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
+	c.Pool = volume.New(volume.Options{Name: poolName, Path: c.Path})
+	if c.id, err = pool.IdentityOf(c.Path); err != nil {
 		return result, err
 	}
-	defer unix.Close(fd)
-	if c.id, err = mounts.IdentityOf(fd); err != nil {
-		return result, err
-	}
-	if c.do == doFill {
+	if c.Do == doFill {
 		return result, c.fill(ctx)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -176,7 +172,7 @@ func (c *purgeChild) run(ctx context.Context) (result purged, err error) {
 	removed := make(chan error, 1)
 	began := time.Now()
 	go func() { removed <- c.remove(ctx) }()
-	if c.creates == 0 {
+	if c.Creates == 0 {
 		err = <-removed
 	} else {
 		result.Creates, err = c.createBeside(ctx, removed)
@@ -215,7 +211,7 @@ func (c *purgeChild) fill(ctx context.Context) error {
 		return err
 	}
 	dir := ""
-	for i := range c.files {
+	for i := range c.Files {
 		if i%1000 == 0 {
 			dir = filepath.Join(top, strconv.Itoa(i/1000))
 			if err := os.Mkdir(dir, 0o777); err != nil {
@@ -238,8 +234,8 @@ func (c *purgeChild) fill(ctx context.Context) error {
 }
 
 func (c *purgeChild) remove(ctx context.Context) error {
-	command := []string{"rm", "-rf", filepath.Join(c.path, ".hostpath-provisioner", "trash", benchVolume+"~")}
-	switch c.do {
+	command := []string{"rm", "-rf", filepath.Join(c.Path, ".hostpath-provisioner", "trash", benchVolume+"~")}
+	switch c.Do {
 	case doPurge:
 		_, err := c.Purge(ctx, c.id, benchVolume)
 		return err
@@ -262,9 +258,9 @@ func (c *purgeChild) createBeside(ctx context.Context, removed chan error) (took
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	defer func() { slices.Sort(took) }()
-	for i := range c.creates {
+	for i := range c.Creates {
 		began := time.Now()
-		if _, err := c.Create(ctx, c.id, c.spec(fmt.Sprintf("pvc-%s-%d", c.do, i))); err != nil {
+		if _, err := c.Create(ctx, c.id, c.spec(fmt.Sprintf("pvc-%s-%d", c.Do, i))); err != nil {
 			return took, err
 		}
 		select {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,30 +50,35 @@ func (b *bench) heading(kase string) string {
 
 // table is a case: a line for each contender, medians over its repeats.
 func (b *bench) table(kase string) string {
-	var text strings.Builder
-	text.WriteString(b.heading(kase) + "\n")
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	header := "\tPVs/s\tlowest\thighest\tof floor\tof tuned\tclaim p50\tclaim p99\trequests/claim\tCPU/claim\tMiB\truns\tothers used\t\n"
 	switch kase {
 	case caseSingle:
-		fmt.Fprint(w, "\tp50\tof floor\tp99\tof floor\trequests/claim\truns\tothers used\t\n")
+		header = "\tp50\tof floor\tp99\tof floor\trequests/claim\truns\tothers used\t\n"
 	case caseBacklog:
-		fmt.Fprint(w, "\tPVs/s\tlowest\thighest\tof floor\tof tuned\tfirst PV\trequests/claim\tCPU/claim\tMiB\truns\tothers used\t\n")
-	default:
-		fmt.Fprint(w, "\tPVs/s\tlowest\thighest\tof floor\tof tuned\tclaim p50\tclaim p99\trequests/claim\tCPU/claim\tMiB\truns\tothers used\t\n")
+		header = "\tPVs/s\tlowest\thighest\tof floor\tof tuned\tfirst PV\trequests/claim\tCPU/claim\tMiB\truns\tothers used\t\n"
 	}
-	var out []string
-	for _, contender := range b.contenders {
+	return b.heading(kase) + "\n" + b.rows(kase, header, b.contenders, b.row)
+}
+
+// rows are a line for each contender that has samples, and below them why others have none.
+func (b *bench) rows(kase, header string, contenders []string, row func(samples, string) string) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, header)
+	out := ""
+	for _, contender := range contenders {
+		mine := b.samples.of(contender, kase)
 		switch err := b.samples.failure(contender); {
 		case err != nil:
-			out = append(out, fmt.Sprintf("  %s  FAILED: %s\n", b.title(contender), firstLine(err.Error())))
-		case len(b.samples.of(contender, kase)) == 0:
-			out = append(out, fmt.Sprintf("  %s  was not measured\n", b.title(contender)))
+			out += fmt.Sprintf("  %s  FAILED: %s\n", b.title(contender), firstLine(err.Error()))
+		case len(mine) == 0:
+			out += fmt.Sprintf("  %s  was not measured\n", b.title(contender))
 		default:
-			fmt.Fprintf(w, "%s\t%s\n", b.title(contender), b.row(contender, kase))
+			fmt.Fprintf(w, "%s\t%s\n", b.title(contender), row(mine, kase))
 		}
 	}
 	w.Flush()
-	return text.String() + strings.Join(out, "") + "\n"
+	return text.String() + out + "\n"
 }
 
 // title is a contender's, all of the same width.
@@ -84,10 +90,10 @@ func (b *bench) title(contender string) string {
 	return fmt.Sprintf("%-30s", title)
 }
 
-func (b *bench) row(contender, kase string) string {
-	mine, floor, lib := b.samples.of(contender, kase), b.samples.of(nameFloor, kase), b.samples.of(nameTuned, kase)
+func (b *bench) row(mine samples, kase string) string {
+	floor, lib := b.samples.of(nameFloor, kase), b.samples.of(nameTuned, kase)
 	tail := fmt.Sprintf("%d\t%.0f%%\t", len(mine), 100*median(mine, strangers))
-	requests := fmt.Sprintf("%.2f\t", median(mine, perClaimOf))
+	requests := fmt.Sprintf("%.2f\t", median(mine, sample.perClaim))
 	if kase == caseSingle {
 		return fmt.Sprintf("%s\t%s\t%s\t%s\t", ms(median(mine, sample.p50)), times(ratio(mine, floor, p50Of)),
 			ms(median(mine, sample.p99)), times(ratio(mine, floor, func(s sample) float64 { return float64(s.p99()) }))) + requests + tail
@@ -119,7 +125,7 @@ func (b *bench) verdicts() (lines []string) {
 				verdict(ratio(mine, floor, rateOf), wantOfFloor, true, kase+": %s of the bare client's volumes a second, %.2f or more wanted"),
 				verdict(ratio(mine, lib, rateOf), wantOfTuned, true, kase+": %s of the tuned library's volumes a second, %.2f or more wanted"))
 		}
-		lines = append(lines, verdict(estimate{value: median(mine, perClaimOf)}, wantRequests, false, kase+": %s API requests per claim, events included, %.2f or fewer wanted"))
+		lines = append(lines, verdict(estimate{value: median(mine, sample.perClaim)}, wantRequests, false, kase+": %s API requests per claim, events included, %.2f or fewer wanted"))
 	}
 	return lines
 }
@@ -144,22 +150,9 @@ func verdict(got estimate, want float64, atLeast bool, format string) string {
 	return fmt.Sprintf("%s    "+format, word, number, want)
 }
 
-func byRate(a, b sample) int {
-	switch {
-	case a.rate < b.rate:
-		return -1
-	case a.rate > b.rate:
-		return 1
-	}
-	return 0
-}
+func byRate(a, b sample) int { return cmp.Compare(a.rate, b.rate) }
 
-func times(ratio estimate) string {
-	if ratio.value == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", ratio.value)
-}
+func times(ratio estimate) string { return orNone(ratio.value) }
 
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
@@ -173,13 +166,9 @@ const (
 	wantRemoved = 0.95 // volumes a second that go: the same
 )
 
-func (s sample) clusterLine(verbose bool) string {
-	line := fmt.Sprintf("%-24s %-8s #%d  %5.2f pods/s  %5.2f claims/s  p50 %s  p99 %s  StatefulSet %s  %5.2f volumes/s removed  %.1f requests of the binder/claim  others used %2.0f%%",
+func (s sample) clusterLine() string {
+	return fmt.Sprintf("%-24s %-8s #%d  %5.2f pods/s  %5.2f claims/s  p50 %s  p99 %s  StatefulSet %s  %5.2f volumes/s removed  %.1f requests of the binder/claim  others used %2.0f%%",
 		titles[s.contender], s.kase, s.repeat+1, s.rate, s.bound, seconds(s.p50()), seconds(s.p99()), seconds(s.ordered), s.removed, binderOf(s), 100*s.others)
-	if !verbose {
-		return line
-	}
-	return line + "\n    the binder: " + s.byBinder.String()
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
@@ -188,26 +177,16 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds())
 func (b *bench) clusterReport() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d pods at once, each with a claim: from the first pod's creation to the last one's node; then a StatefulSet of %d; then the claims of the pods are deleted\n", b.pods, b.replicas)
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "\tpods/s\tof tuned\tclaims Bound/s\tpod p50\tpod p99\tStatefulSet\tvolumes gone/s\tbinder requests/claim\trequests/claim\truns\tothers used\t\n")
-	var out []string
-	for _, contender := range b.inCluster() {
-		mine := b.samples.of(contender, caseCluster)
-		if err := b.samples.failure(contender); err != nil || len(mine) == 0 {
-			out = append(out, fmt.Sprintf("  %s  FAILED: %s\n", b.title(contender), firstLine(fmt.Sprint(err))))
-			continue
-		}
-		fmt.Fprintf(w, "%s\t%s\n", b.title(contender), b.clusterRow(mine))
-	}
-	w.Flush()
-	return text.String() + strings.Join(out, "") + "\n" + strings.Join(b.clusterVerdicts(), "\n") + "\n"
+	const header = "\tpods/s\tof tuned\tclaims Bound/s\tpod p50\tpod p99\tStatefulSet\tvolumes gone/s\tbinder requests/claim\trequests/claim\truns\tothers used\t\n"
+	text.WriteString(b.rows(caseCluster, header, b.inCluster(), b.clusterRow))
+	return text.String() + strings.Join(b.clusterVerdicts(), "\n") + "\n"
 }
 
-func (b *bench) clusterRow(mine samples) string {
-	tuned := b.samples.of(nameTuned, caseCluster)
+func (b *bench) clusterRow(mine samples, kase string) string {
+	tuned := b.samples.of(nameTuned, kase)
 	return fmt.Sprintf("%.2f\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\t%.1f\t%d\t%.0f%%\t", median(mine, rateOf), times(ratio(mine, tuned, rateOf)),
 		orNone(median(mine, boundOf)), seconds(median(mine, sample.p50)), seconds(median(mine, sample.p99)), seconds(median(mine, orderedOf)),
-		orNone(median(mine, removedOf)), median(mine, binderOf), median(mine, perClaimOf), len(mine), 100*median(mine, strangers))
+		orNone(median(mine, removedOf)), median(mine, binderOf), median(mine, sample.perClaim), len(mine), 100*median(mine, strangers))
 }
 
 func orNone(rate float64) string {

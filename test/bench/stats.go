@@ -18,7 +18,6 @@ type sample struct {
 	first    time.Duration   // from the case's begin to the first volume
 	latency  []time.Duration // annotation seen -> volume seen, of each claim, in ascending order
 	requests requests
-	quiet    time.Duration // from the case's begin to the last request
 	cpu      time.Duration // of the process since its start
 	rss      int64         // the most it had, in bytes
 	others   float64       // part of the machine that strangers used meanwhile
@@ -34,19 +33,13 @@ type sample struct {
 // newSample is what the observer saw of a case that began at start.
 func newSample(all []sighting, start time.Time) sample {
 	s := sample{claims: len(all)}
-	var last time.Time
-	first := all[0].created
 	for _, one := range all {
 		s.latency = append(s.latency, one.created.Sub(one.annotated))
-		if one.created.After(last) {
-			last = one.created
-		}
-		if one.created.Before(first) {
-			first = one.created
-		}
 	}
 	slices.Sort(s.latency)
-	s.first, s.rate = first.Sub(start), float64(len(all))/last.Sub(start).Seconds()
+	first := slices.MinFunc(all, func(a, b sighting) int { return a.created.Compare(b.created) })
+	s.first = first.created.Sub(start)
+	s.rate = rateUntil(start, all, func(one sighting) time.Time { return one.created })
 	return s
 }
 
@@ -57,13 +50,9 @@ func (s sample) p99() time.Duration { return quantile(s.latency, 0.99) }
 func (s sample) perClaim() float64 { return float64(s.requests.Total()) / float64(s.claims) }
 
 // line is for the eyes of who waits.
-func (s sample) line(verbose bool) string {
-	head := fmt.Sprintf("%-24s %-8s #%d  %7.1f PVs/s  p50 %s  p99 %s  first %s  %.2f requests/claim  others used %2.0f%%",
+func (s sample) line() string {
+	return fmt.Sprintf("%-24s %-8s #%d  %7.1f PVs/s  p50 %s  p99 %s  first %s  %.2f requests/claim  others used %2.0f%%",
 		titles[s.contender], s.kase, s.repeat+1, s.rate, ms(s.p50()), ms(s.p99()), ms(s.first), s.perClaim(), 100*s.others)
-	if !verbose {
-		return head
-	}
-	return fmt.Sprintf("%s\n    quiet after %s, %s of processor time, %d MiB, %s", head, ms(s.quiet), ms(s.cpu), s.rss>>20, s.requests)
 }
 
 type samples []sample
@@ -172,7 +161,6 @@ func ratio(mine, theirs samples, value func(sample) float64) estimate {
 func rateOf(s sample) float64            { return s.rate }
 func p50Of(s sample) float64             { return float64(s.p50()) }
 func strangers(s sample) float64         { return s.others }
-func perClaimOf(s sample) float64        { return s.perClaim() }
 func first(s sample) time.Duration       { return s.first }
 func memory(s sample) int64              { return s.rss >> 20 }
 func cpuPerClaim(s sample) time.Duration { return s.cpu / time.Duration(s.claims) }

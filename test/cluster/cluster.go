@@ -8,6 +8,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,12 +170,7 @@ func (c *Cluster) removeTemporary() error {
 
 // findBinary resolves Options.Binary to a program that exists.
 func findBinary(binary string) (string, error) {
-	if binary == "" {
-		binary = os.Getenv("CONTROLPLANE")
-	}
-	if binary == "" {
-		binary = filepath.Join(rig.Root(), ".build", "controlplane")
-	}
+	binary = cmp.Or(binary, os.Getenv("CONTROLPLANE"), filepath.Join(rig.Root(), ".build", "controlplane"))
 	if _, err := os.Stat(binary); err != nil {
 		return "", fmt.Errorf("no control plane to test against: %w; run: make .build/controlplane", err)
 	}

@@ -120,15 +120,17 @@ func (c *Cluster) sign(ctx context.Context, signer string, csr []byte) ([]byte, 
 	return signed.Status.Certificate, nil
 }
 
-// Redirect writes a kubeconfig that is another one but for the server, whose certificate an
-// authority has signed.
+// Redirect writes a kubeconfig that is another one but for the server, whose certificate this
+// authority has signed, with nil the same as before.
 func Redirect(from, to, server string, authority []byte) error {
 	config, err := clientcmd.LoadFromFile(from)
 	if err != nil {
 		return err
 	}
 	for _, c := range config.Clusters {
-		c.Server, c.CertificateAuthorityData, c.CertificateAuthority = server, authority, ""
+		if c.Server = server; authority != nil {
+			c.CertificateAuthorityData, c.CertificateAuthority = authority, ""
+		}
 	}
 	return clientcmd.WriteToFile(*config, to)
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -115,3 +116,54 @@ func PathOf(v *corev1.PersistentVolume) string {
 	}
 	return ""
 }
+
+// Kubevirt are a class, a claim of it and its volume on a node, as kubevirt's driver and its
+// provisioner leave them. Class and claim have the same name; attributes are those of the class and
+// of the volume, as YAML has them.
+func Kubevirt(
+	namespace, name, node string, mode storagev1.VolumeBindingMode,
+	policy corev1.PersistentVolumeReclaimPolicy, attributes string,
+) []byte {
+	return []byte(strings.NewReplacer(
+		"NAMESPACE", namespace, "NAME", name, "NODE", node,
+		"MODE", string(mode), "POLICY", string(policy), "ATTRIBUTES", attributes,
+	).Replace(kubevirtObjects))
+}
+
+const kubevirtObjects = `apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: NAME}
+provisioner: kubevirt.io.hostpath-provisioner
+volumeBindingMode: MODE
+parameters: {ATTRIBUTES}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: pvc-of-kubevirt
+  annotations: {pv.kubernetes.io/provisioned-by: kubevirt.io.hostpath-provisioner}
+  finalizers: [external-provisioner.volume.kubernetes.io/finalizer]
+spec:
+  accessModes: [ReadWriteOnce]
+  capacity: {storage: 8Mi}
+  storageClassName: NAME
+  persistentVolumeReclaimPolicy: POLICY
+  claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: NAMESPACE, name: NAME}
+  csi:
+    driver: kubevirt.io.hostpath-provisioner
+    volumeHandle: pvc-of-kubevirt
+    volumeAttributes: {ATTRIBUTES}
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+      - matchExpressions: [{key: topology.hostpath.csi/node, operator: In, values: [NODE]}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: NAME, namespace: NAMESPACE}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 8Mi}}
+  storageClassName: NAME
+  volumeName: pvc-of-kubevirt
+`

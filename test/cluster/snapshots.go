@@ -28,12 +28,23 @@ type Snapshots struct {
 // Snapshots applies the resources, without their schemas, and makes a VolumeSnapshotClass of the
 // driver's name.
 func (c *Cluster) Snapshots(ctx context.Context, namespace, driver string) (*Snapshots, error) {
+	s, err := c.SnapshotResources(ctx, namespace, driver, snapshotResources())
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Class(ctx, driver, nil)
+}
+
+// SnapshotResources applies these definitions of the resources, and waits until they are served.
+func (c *Cluster) SnapshotResources(
+	ctx context.Context, namespace, driver string, definitions []byte,
+) (*Snapshots, error) {
 	client, err := dynamic.NewForConfig(c.config)
 	if err != nil {
 		return nil, err
 	}
 	s := &Snapshots{client, namespace, driver}
-	if err := c.Apply(ctx, snapshotResources()); err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
+	if err := c.Apply(ctx, definitions); err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) {
 		return nil, err
 	}
 	for _, resource := range []string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"} {
@@ -45,7 +56,7 @@ func (c *Cluster) Snapshots(ctx context.Context, namespace, driver string) (*Sna
 			return nil, fmt.Errorf("%s are not served: %w", resource, err)
 		}
 	}
-	return s, s.Class(ctx, driver, nil)
+	return s, nil
 }
 
 // snapshotResources are CustomResourceDefinitions of the names of the real ones.

@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiserverapp "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
@@ -26,10 +25,10 @@ func apiserverFlags(dir *state.Dir, s settings, port int) []string {
 	pki := func(name string) string { return dir.Path("pki", name) }
 	return []string{
 		"--etcd-servers=" + cmp.Or(s.etcd, etcdClientSocket),
-		"--bind-address=" + s.address,
-		"--advertise-address=" + s.address,
+		"--bind-address=" + address,
+		"--advertise-address=" + address,
 		"--secure-port=" + strconv.Itoa(port),
-		"--service-cluster-ip-range=" + s.serviceCIDR,
+		"--service-cluster-ip-range=" + serviceCIDR,
 		// The reconciler would publish the advertised address as the endpoint
 		// of the service "kubernetes", and a loopback address is not valid there.
 		"--endpoint-reconciler-type=none",
@@ -56,21 +55,13 @@ func apiserverFlags(dir *state.Dir, s settings, port int) []string {
 
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
-		"--v=" + strconv.Itoa(s.verbosity),
 	}
 }
 
 // parseAPIServer makes kube-apiserver's options of its flags.
 func parseAPIServer(args []string) (*apiserveroptions.ServerRunOptions, error) {
 	options := apiserveroptions.NewServerRunOptions()
-	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
-	for _, set := range options.Flags().FlagSets {
-		flags.AddFlagSet(set)
-	}
-	if err := flags.Parse(args); err != nil {
-		return nil, fmt.Errorf("kube-apiserver: %w", err)
-	}
-	return options, nil
+	return options, parse("kube-apiserver", options.Flags().FlagSets, args)
 }
 
 // runAPIServer serves until the context ends.
@@ -107,34 +98,19 @@ func complete(ctx context.Context, options any) (apiserveroptions.CompletedOptio
 // There is nothing to watch before the server responds, so this one asks again
 // and again.
 func waitReady(ctx context.Context, config *rest.Config) error {
-	client, err := rest.HTTPClientFor(config)
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // no limit
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	defer client.CloseIdleConnections()
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		last = askReady(ctx, client, config.Host)
+		last = client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
 		return last == nil, nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait for kube-apiserver: %w (last response: %v)", err, last)
-	}
-	return nil
-}
-
-func askReady(ctx context.Context, client *http.Client, server string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("/readyz: %s", response.Status)
 	}
 	return nil
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 
-	"github.com/spf13/pflag"
 	kcmapp "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	kcmconfig "k8s.io/kubernetes/cmd/kube-controller-manager/app/config"
 	kcmoptions "k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
@@ -40,12 +38,11 @@ func controllerManagerFlags(dir *state.Dir, s settings, kubeconfig string) []str
 		"--node-monitor-grace-period=" + s.nodeGrace.String(),
 		// Claims whose event was missed wait for this; 15 s is upstream's.
 		"--pvclaimbinder-sync-period=15s",
-		"--service-cluster-ip-range=" + s.serviceCIDR,
+		"--service-cluster-ip-range=" + serviceCIDR,
 		"--service-account-private-key-file=" + pki("sa.key"),
 		"--root-ca-file=" + pki("ca.crt"),
 		"--cluster-signing-cert-file=" + pki("ca.crt"),
 		"--cluster-signing-key-file=" + pki("ca.key"),
-		"--v=" + strconv.Itoa(s.verbosity),
 	}
 	if s.kcmQPS > 0 {
 		flags = append(flags, fmt.Sprintf("--kube-api-qps=%g", s.kcmQPS))
@@ -63,14 +60,7 @@ func parseControllerManager(args []string) (*kcmoptions.KubeControllerManagerOpt
 		return nil, fmt.Errorf("kube-controller-manager: %w", err)
 	}
 	sets := options.Flags(kcmapp.KnownControllers(), kcmapp.ControllersDisabledByDefault(), kcmapp.ControllerAliases())
-	flags := pflag.NewFlagSet("kube-controller-manager", pflag.ContinueOnError)
-	for _, set := range sets.FlagSets {
-		flags.AddFlagSet(set)
-	}
-	if err := flags.Parse(args); err != nil {
-		return nil, fmt.Errorf("kube-controller-manager: %w", err)
-	}
-	return options, nil
+	return options, parse("kube-controller-manager", sets.FlagSets, args)
 }
 
 // runControllerManager runs the controllers until the context ends.

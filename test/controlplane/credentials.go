@@ -1,11 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"net"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/controlplane/internal/state"
-)
+import "github.com/hostpath-provisioner/hostpath-provisioner/test/controlplane/internal/state"
 
 const frontProxyUser = "front-proxy-client"
 
@@ -19,12 +14,12 @@ type credentials struct {
 // makeCredentials writes the PKI and the components' kubeconfigs. The cluster's
 // authority stays in pki/ca.crt and pki/ca.key, so that a test can sign a
 // kubelet's certificate itself.
-func makeCredentials(dir *state.Dir, s settings, server string) (credentials, error) {
+func makeCredentials(dir *state.Dir, server string) (credentials, error) {
 	ca, err := dir.Authority("ca")
 	if err != nil {
 		return credentials{}, err
 	}
-	if err := writeCertificates(dir, ca, s); err != nil {
+	if err := writeCertificates(dir, ca); err != nil {
 		return credentials{}, err
 	}
 	admin, err := ca.Kubeconfig(server, state.Leaf{Name: "admin", Groups: []string{"system:masters"}})
@@ -39,16 +34,12 @@ func makeCredentials(dir *state.Dir, s settings, server string) (credentials, er
 	return credentials{admin: admin, controllerManager: kcm, scheduler: scheduler}, err
 }
 
-func writeCertificates(dir *state.Dir, ca *state.Authority, s settings) error {
+func writeCertificates(dir *state.Dir, ca *state.Authority) error {
 	if _, err := dir.SigningKey("sa"); err != nil {
 		return err
 	}
-	serviceIP, err := firstServiceIP(s.serviceCIDR)
-	if err != nil {
-		return err
-	}
-	err = dir.IssueFile(ca, "apiserver", state.Leaf{Name: "kube-apiserver", Hosts: []string{
-		s.address, "127.0.0.1", "::1", "localhost", serviceIP,
+	err := dir.IssueFile(ca, "apiserver", state.Leaf{Name: "kube-apiserver", Hosts: []string{
+		address, "::1", "localhost", firstServiceIP,
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 	}})
 	if err != nil {
@@ -74,14 +65,4 @@ func componentKubeconfig(dir *state.Dir, ca *state.Authority, server, component 
 		return "", err
 	}
 	return dir.WriteKubeconfig(component, data)
-}
-
-// firstServiceIP is the address that the service "kubernetes" gets.
-func firstServiceIP(cidr string) (string, error) {
-	ip, _, err := net.ParseCIDR(cidr)
-	if err != nil {
-		return "", fmt.Errorf("service CIDR: %w", err)
-	}
-	ip[len(ip)-1]++
-	return ip.String(), nil
 }

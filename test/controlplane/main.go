@@ -34,9 +34,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "controlplane: %v\n", err)
 		return 2
 	}
-	if s.quiet {
-		stdout = io.Discard
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := serve(ctx, s, stdout, stderr); err != nil {
@@ -48,7 +45,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 // serve prepares the process for the components and runs them. It has told
 // stderr about an error that it returns.
 func serve(ctx context.Context, s settings, stdout, stderr io.Writer) error {
-	dir, err := prepare(s)
+	dir, err := prepare(s.dir)
 	if err != nil {
 		fmt.Fprintf(stderr, "controlplane: %v\n", err)
 		return err
@@ -68,13 +65,8 @@ func serve(ctx context.Context, s settings, stdout, stderr io.Writer) error {
 	return nil
 }
 
-func prepare(s settings) (*state.Dir, error) {
-	if s.dieWithParent {
-		if err := dieWithParent(); err != nil {
-			return nil, err
-		}
-	}
-	dir, err := state.Open(s.dir)
+func prepare(path string) (*state.Dir, error) {
+	dir, err := state.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -83,19 +75,6 @@ func prepare(s settings) (*state.Dir, error) {
 		return nil, errors.Join(err, dir.Close())
 	}
 	return dir, nil
-}
-
-// dieWithParent asks the kernel for a SIGTERM when the parent is gone. A
-// parent that was gone before this call is noticed by the second look.
-func dieWithParent() error {
-	parent := os.Getppid()
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
-		return fmt.Errorf("prctl PR_SET_PDEATHSIG: %w", err)
-	}
-	if os.Getppid() != parent {
-		return errors.New("the parent process is gone")
-	}
-	return nil
 }
 
 // redirectStderr makes descriptor 2 the log file, and returns what it was.

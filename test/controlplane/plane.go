@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/embed"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,12 +52,11 @@ func runPlane(ctx context.Context, dir *state.Dir, s settings, out io.Writer) er
 	p := &plane{failed: make(chan error, 3)}
 	defer p.stop()
 
-	port, err := dir.Port(s.address, s.port)
+	port, err := dir.Port(address)
 	if err != nil {
 		return err
 	}
-	server := "https://" + net.JoinHostPort(s.address, strconv.Itoa(port))
-	creds, err := makeCredentials(dir, s, server)
+	creds, err := makeCredentials(dir, "https://"+net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
 		return err
 	}
@@ -130,6 +130,18 @@ func parseOptions(dir *state.Dir, s settings, creds credentials, port int) (opti
 	return options{
 		apiserver: apiserver, controllerManager: kcm, scheduler: scheduler, etcd: s.etcd != "",
 	}, nil
+}
+
+// parse gives a component's flags, which it has in sets, their values.
+func parse(component string, sets map[string]*pflag.FlagSet, args []string) error {
+	flags := pflag.NewFlagSet(component, pflag.ContinueOnError)
+	for _, set := range sets {
+		flags.AddFlagSet(set)
+	}
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("%s: %w", component, err)
+	}
+	return nil
 }
 
 func (p *plane) start(ctx context.Context, dir *state.Dir, o options, creds credentials, say func(string, ...any)) error {

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 
-	"github.com/spf13/pflag"
 	schedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	scheduleroptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 )
@@ -15,7 +13,6 @@ func schedulerFlags(s settings, kubeconfig string) []string {
 		"--kubeconfig=" + kubeconfig,
 		"--leader-elect=false",
 		"--secure-port=0",
-		"--v=" + strconv.Itoa(s.verbosity),
 	}
 	if s.schedulerQPS > 0 {
 		flags = append(flags,
@@ -28,14 +25,7 @@ func schedulerFlags(s settings, kubeconfig string) []string {
 // parseScheduler makes kube-scheduler's options of its flags.
 func parseScheduler(args []string) (*scheduleroptions.Options, error) {
 	options := scheduleroptions.NewOptions()
-	flags := pflag.NewFlagSet("kube-scheduler", pflag.ContinueOnError)
-	for _, set := range options.Flags.FlagSets {
-		flags.AddFlagSet(set)
-	}
-	if err := flags.Parse(args); err != nil {
-		return nil, fmt.Errorf("kube-scheduler: %w", err)
-	}
-	return options, nil
+	return options, parse("kube-scheduler", options.Flags.FlagSets, args)
 }
 
 // runScheduler schedules until the context ends.

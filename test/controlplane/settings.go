@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,12 +11,9 @@ import (
 
 // settings is what the command line says.
 type settings struct {
-	dir         string
-	address     string
-	port        int
-	serviceCIDR string
-	etcd        string
-	nodeGrace   time.Duration
+	dir       string
+	etcd      string
+	nodeGrace time.Duration
 
 	kcmQPS       float64
 	kcmBurst     int
@@ -26,11 +22,14 @@ type settings struct {
 	apiserverExtra []string
 	kcmExtra       []string
 	schedulerExtra []string
-
-	verbosity     int
-	quiet         bool
-	dieWithParent bool
 }
+
+// Where the API server listens, and the addresses of services.
+const (
+	address        = "127.0.0.1"
+	serviceCIDR    = "10.96.0.0/16"
+	firstServiceIP = "10.96.0.1" // of the service "kubernetes"
+)
 
 const usage = `Usage: controlplane --dir DIR [flags]
 
@@ -52,9 +51,6 @@ func parseSettings(args []string, out io.Writer) (settings, error) {
 	flags.Usage = func() { fmt.Fprint(out, usage, flags.FlagUsages()) }
 
 	flags.StringVar(&s.dir, "dir", "", "state directory: etcd's data, certificates, kubeconfigs, the log (required)")
-	flags.StringVar(&s.address, "address", "127.0.0.1", "IP address to listen on")
-	flags.IntVar(&s.port, "port", 0, "port of the API server; 0 is the one of the earlier run in DIR, else a free one")
-	flags.StringVar(&s.serviceCIDR, "service-cidr", "10.96.0.0/16", "addresses of services")
 	flags.StringVar(&s.etcd, "etcd", "", "URL of an etcd that others use too; empty: one of its own")
 	flags.DurationVar(&s.nodeGrace, "node-monitor-grace-period", 8760*time.Hour, "how long a Node may go without a kubelet's report and still be Ready")
 	flags.Float64Var(&s.kcmQPS, "kcm-qps", 0, "requests a second of each client in kube-controller-manager; 0 is upstream's 20, which binds about 4 claims a second")
@@ -63,9 +59,6 @@ func parseSettings(args []string, out io.Writer) (settings, error) {
 	flags.StringArrayVar(&s.apiserverExtra, "apiserver-flag", nil, "one more flag for kube-apiserver, such as --max-requests-inflight=2000; repeatable, wins over ours")
 	flags.StringArrayVar(&s.kcmExtra, "kcm-flag", nil, "the same for kube-controller-manager")
 	flags.StringArrayVar(&s.schedulerExtra, "scheduler-flag", nil, "the same for kube-scheduler")
-	flags.IntVar(&s.verbosity, "v", 0, "verbosity of the components' log")
-	flags.BoolVar(&s.quiet, "quiet", false, "print nothing but errors")
-	flags.BoolVar(&s.dieWithParent, "die-with-parent", false, "end when the process that started this one ends")
 
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -73,22 +66,8 @@ func parseSettings(args []string, out io.Writer) (settings, error) {
 	if flags.NArg() > 0 {
 		return s, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	return s, s.validate()
-}
-
-func (s settings) validate() error {
-	var errs []error
 	if s.dir == "" {
-		errs = append(errs, errors.New("--dir is required"))
+		return s, errors.New("--dir is required")
 	}
-	if net.ParseIP(s.address) == nil {
-		errs = append(errs, fmt.Errorf("--address %q is not an IP address", s.address))
-	}
-	if s.port < 0 || s.port > 65535 {
-		errs = append(errs, fmt.Errorf("--port %d is not a port", s.port))
-	}
-	if _, _, err := net.ParseCIDR(s.serviceCIDR); err != nil {
-		errs = append(errs, fmt.Errorf("--service-cidr %q is not a CIDR", s.serviceCIDR))
-	}
-	return errors.Join(errs...)
+	return s, nil
 }

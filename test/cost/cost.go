@@ -22,10 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -99,16 +97,14 @@ func (p *plane) provision(ctx context.Context, b batch) (took []time.Duration) {
 	now := harness.Need(claims.List(ctx, metav1.ListOptions{Limit: 1}))(p, "listing claims")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events, err := watchtools.NewRetryWatcherWithContext(ctx, now.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return claims.Watch(ctx, o) },
-	})
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, now.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: claims.Watch})
 	p.Must(err, "watching claims")
 	defer events.Stop()
 	var created sync.Map
 	go func() {
-		p.Blame("claims that could not be made", each(0, b.n, func(i int) error {
-			created.Store(b.name(i-1), time.Now())
-			_, err := p.claim(ctx, b, i-1)
+		p.Blame("claims that could not be made", harness.Each(b.n, func(i int) error {
+			created.Store(b.name(i), time.Now())
+			_, err := p.claim(ctx, b, i)
 			return err
 		}))
 	}()
@@ -130,43 +126,19 @@ func (p *plane) provision(ctx context.Context, b batch) (took []time.Duration) {
 	return took
 }
 
-// fillWith makes the claims from+1 to to with a volume each, as kube-controller-manager leaves them:
+// fillWith makes the claims from to to-1 with a volume each, as kube-controller-manager leaves them:
 // bound to each other. All are of other nodes.
 func fillWith(ctx context.Context, client kubernetes.Interface, from, to int) error {
-	return each(from, to, func(i int) error { return pair(ctx, client, i) })
+	return harness.Each(to-from, func(i int) error { return pair(ctx, client, from+i) })
 }
 
-// changeClaims writes an annotation on the claims from+1 to to, which changes nothing else.
-func changeClaims(ctx context.Context, client kubernetes.Interface, from, to int, value string) error {
+// changeClaims writes an annotation on the first n claims, which changes nothing else.
+func changeClaims(ctx context.Context, client kubernetes.Interface, n int, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"cost":%q}}}`, value)
-	return each(from, to, func(i int) error {
+	return harness.Each(n, func(i int) error {
 		_, err := client.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, claimName(i), types.MergePatchType, patch, metav1.PatchOptions{})
 		return err
 	})
-}
-
-// each calls do for from+1 to to, 16 at once, and returns the errors joined. After an error no more
-// is begun.
-func each(from, to int, do func(i int) error) error {
-	var (
-		next   atomic.Int64
-		all    sync.WaitGroup
-		errs   [16]error
-		failed atomic.Bool
-	)
-	next.Store(int64(from))
-	for worker := range errs {
-		all.Go(func() {
-			for i := next.Add(1); i <= int64(to) && !failed.Load(); i = next.Add(1) {
-				if errs[worker] = do(int(i)); errs[worker] != nil {
-					failed.Store(true)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs[:]...)
 }
 
 // namespace has the claims.
@@ -261,12 +233,5 @@ func (w countingWriter) Write(data []byte) (int, error) {
 
 // kubeconfig writes a copy of a kubeconfig that leads through the meter.
 func (m *meter) kubeconfig(of, to string) error {
-	config, err := clientcmd.LoadFromFile(of)
-	if err != nil {
-		return err
-	}
-	for _, c := range config.Clusters {
-		c.Server = "https://" + m.Addr().String()
-	}
-	return clientcmd.WriteToFile(*config, to)
+	return cluster.Redirect(of, to, "https://"+m.Addr().String(), nil)
 }

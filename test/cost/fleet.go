@@ -98,8 +98,8 @@ func buildFleet(ctx context.Context, p *harness.Program, o fleetOptions) *fleet 
 		f.members = append(f.members, f.member(fmt.Sprintf("fleet-%03d", i), fmt.Sprintf("%dm", 32+16*o.claims/o.daemons)))
 	}
 	f.ApplyManifests(ctx, f.members[0].Daemon)
-	f.Must(each(0, len(f.members), func(i int) error {
-		return f.addNode(ctx, f.members[i-1].node, f.members[i-1].Path("kubeconfig"))
+	f.Must(harness.Each(len(f.members), func(i int) error {
+		return f.addNode(ctx, f.members[i].node, f.members[i].Path("kubeconfig"))
 	}), "adding nodes")
 	return f
 }

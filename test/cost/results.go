@@ -165,7 +165,7 @@ const (
 func (s *scale) looks(ctx context.Context) (all []look) {
 	log, args, err := harness.NewAuditLog(hosttest.Dir(s.program), harness.AuditOfDaemons)
 	s.program.Must(err, "writing an audit policy")
-	s.Plane = s.program.StartPlane(ctx, "scale", cluster.Options{ExtraArgs: append(args, quietControllers)})
+	s.Plane = s.program.StartPlane(ctx, "scale", cluster.Options{ExtraArgs: append(args, harness.QuietControllers)})
 	s.AddClass(ctx, ours, plan.DefaultProvisioner, whenConsumed)
 	s.daemon = s.newDaemon(ctx, "node-"+ours)
 	s.daemon.name = daemonAll

@@ -133,11 +133,8 @@ type scale struct {
 	perClaim float64      // bytes that the control plane takes for each, 0 before it is known
 }
 
-// quietControllers writes nothing about claims and volumes.
-const quietControllers = "--kcm-flag=--controllers=*,-persistentvolume-binder-controller,-persistentvolume-protection-controller,-persistentvolumeclaim-protection-controller"
-
 func (s *scale) build(ctx context.Context) {
-	s.Plane = s.program.StartPlane(ctx, "scale", cluster.Options{ExtraArgs: []string{quietControllers}})
+	s.Plane = s.program.StartPlane(ctx, "scale", cluster.Options{ExtraArgs: []string{harness.QuietControllers}})
 	s.AddClass(ctx, ours, plan.DefaultProvisioner, whenConsumed)
 	s.AddClass(ctx, theirs, theirs, whenConsumed)
 	s.daemon, s.informer = s.newDaemon(ctx, "node-"+ours), nil
@@ -242,7 +239,7 @@ func (s *scale) change(ctx context.Context, all []*contender, rows []row) {
 	}
 	if n > 0 {
 		s.Say("  %d of them change", n)
-		s.Must(changeClaims(ctx, s.Client, 0, n, fmt.Sprint(s.foreign, all[0].name)), "changing claims")
+		s.Must(changeClaims(ctx, s.Client, n, fmt.Sprint(s.foreign, all[0].name)), "changing claims")
 	}
 	for i, c := range all {
 		s.rest(c)

@@ -22,7 +22,6 @@ import (
 	"time"
 
 	spec "github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -34,12 +33,14 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
 
 // Options say which service to run.
 type Options struct {
 	Root    string                               // kubelet's directory, which is made
+	Within  string                               // a root directory that all paths are beneath; "" for this one's
 	Driver  string                               // the provisioner of the configuration
 	Command func(subcommand ...string) *exec.Cmd // a call of the binary (rig.Daemon.Command)
 	Log     string                               // file to which the service's log is appended
@@ -59,51 +60,77 @@ type Service struct {
 // New makes the sockets; nothing runs yet. Calls wait in them until Start.
 func New(o Options) (*Service, error) {
 	sockets := []*os.File{}
-	for _, path := range paths(o.Root, o.Driver) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			return nil, err
-		}
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		if err != nil {
-			return nil, err
-		}
-		l.SetUnlinkOnClose(false)
-		file, err := l.File()
-		l.Close()
+	for _, path := range o.paths() {
+		file, err := Listen("unix", path)
 		if err != nil {
 			return nil, err
 		}
 		sockets = append(sockets, file)
 	}
-	s, err := Connect(o.Root, o.Driver)
+	s, err := o.Connect()
 	if err != nil {
 		return nil, err
 	}
-	s.Options, s.sockets = o, sockets
+	s.sockets = sockets
 	if err := s.listenToDaemon(); err != nil {
 		return nil, err
 	}
 	return s, os.MkdirAll(filepath.Join(o.Root, "pods"), 0o750)
 }
 
-// Connect returns a service that another program runs. It can be called and closed, and neither
-// started nor ended.
-func Connect(root, driver string) (*Service, error) {
-	conn, err := grpc.NewClient("unix://"+paths(root, driver)[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+// Listen makes a socket, unix or unixgram, whose file stays when it is closed.
+func Listen(network, path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return nil, err
+	}
+	at := &net.UnixAddr{Name: path, Net: network}
+	if network == "unixgram" {
+		conn, err := net.ListenUnixgram(network, at)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close() // which leaves the file
+		return conn.File()
+	}
+	l, err := net.ListenUnix(network, at)
 	if err != nil {
 		return nil, err
 	}
-	return &Service{Options: Options{Root: root, Driver: driver}, conn: conn, node: spec.NewNodeClient(conn)}, nil
+	defer l.Close()
+	l.SetUnlinkOnClose(false)
+	return l.File()
+}
+
+// Connect returns a service that another program runs. It can be called and closed, and neither
+// started nor ended.
+func Connect(root, driver string) (*Service, error) {
+	return Options{Root: root, Driver: driver}.Connect()
+}
+
+// Connect is Connect to the service of these options.
+func (o Options) Connect() (*Service, error) {
+	conn, err := dial(o.paths()[0])
+	if err != nil {
+		return nil, err
+	}
+	return &Service{Options: o, conn: conn, node: spec.NewNodeClient(conn)}, nil
+}
+
+func dial(socket string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
 // paths are where kubelet looks for a driver: its own socket, and that of its registration.
-func paths(root, driver string) []string {
-	return []string{filepath.Join(root, "plugins", driver, "csi.sock"), filepath.Join(root, "plugins_registry", driver+"-reg.sock")}
+func (o Options) paths() []string {
+	return []string{
+		filepath.Join(o.Within, o.Root, "plugins", o.Driver, "csi.sock"),
+		filepath.Join(o.Within, o.Root, "plugins_registry", o.Driver+"-reg.sock"),
+	}
 }
 
 // Registered asks on the other socket, as kubelet does, which driver it is and where it listens.
 func (s *Service) Registered(ctx context.Context) (name, endpoint string, err error) {
-	conn, err := grpc.NewClient("unix://"+paths(s.Root, s.Driver)[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := dial(s.paths()[1])
 	if err != nil {
 		return "", "", err
 	}
@@ -112,17 +139,18 @@ func (s *Service) Registered(ctx context.Context) (name, endpoint string, err er
 	return info.GetName(), info.GetEndpoint(), err
 }
 
+// Info asks the service for its node.
+func (s *Service) Info(ctx context.Context) (*spec.NodeGetInfoResponse, error) {
+	return s.node.NodeGetInfo(ctx, &spec.NodeGetInfoRequest{})
+}
+
 // listenToDaemon makes the sockets on which a daemon asks for something.
 func (s *Service) listenToDaemon() error {
 	for path, wanted := range map[string]bool{pause.SocketPath(s.Root, s.Driver): s.Pauses, inline.SocketPath(s.Root, s.Driver): s.Inline} {
 		if !wanted {
 			continue
 		}
-		conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-		if err != nil {
-			return err
-		}
-		file, err := conn.File()
+		file, err := Listen("unixgram", path)
 		if err != nil {
 			return err
 		}
@@ -139,13 +167,8 @@ func (s *Service) Start() error {
 	cmd.Path = "/bin/sh"
 	cmd.Env = append(cmd.Env, fmt.Sprintf("LISTEN_FDS=%d", len(s.sockets)), "LISTEN_FDNAMES="+strings.TrimSuffix(strings.Repeat("csi:", len(s.sockets)), ":"))
 	cmd.ExtraFiles = s.sockets
-	log, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd.Stdout, cmd.Stderr = log, log
-	s.child, err = process.Start(cmd)
+	var err error
+	s.child, err = process.StartLogged(cmd, s.Log)
 	return err
 }
 
@@ -203,15 +226,15 @@ func Inline(uid, name string, attributes map[string]string) Volume {
 }
 
 // Target is where a pod has a volume.
-func (s *Service) Target(pod, pv string) string {
-	return filepath.Join(s.Root, "pods", pod, "volumes/kubernetes.io~csi", pv, "mount")
+func (o Options) Target(pod, pv string) string {
+	return filepath.Join(o.Root, "pods", pod, "volumes/kubernetes.io~csi", pv, "mount")
 }
 
 // Publish makes the pod's directory and has the volume mounted for it. It waits for the service
 // until ctx ends; the error is the service's own, or that the connection broke.
 func (s *Service) Publish(ctx context.Context, pod string, v Volume) error {
 	target := s.Target(pod, cmp.Or(v.Name, v.PV))
-	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(s.Within, target)), 0o750); err != nil {
 		return err
 	}
 	_, err := s.node.NodePublishVolume(ctx, &spec.NodePublishVolumeRequest{
@@ -226,13 +249,12 @@ func (s *Service) Publish(ctx context.Context, pod string, v Volume) error {
 
 // Unpublish has the volume unmounted. The pod's directory stays, as long as kubelet has the pod.
 func (s *Service) Unpublish(ctx context.Context, pod, pv string) error {
-	_, err := s.node.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: pv, TargetPath: s.Target(pod, pv)}, grpc.WaitForReady(true))
-	return err
+	return s.UnpublishInline(ctx, pod, Volume{PV: pv})
 }
 
-// UnpublishInline is Unpublish of an inline volume.
+// UnpublishInline is Unpublish of any volume, also an inline one.
 func (s *Service) UnpublishInline(ctx context.Context, pod string, v Volume) error {
-	_, err := s.node.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: v.PV, TargetPath: s.Target(pod, v.Name)}, grpc.WaitForReady(true))
+	_, err := s.node.NodeUnpublishVolume(ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: v.PV, TargetPath: s.Target(pod, cmp.Or(v.Name, v.PV))}, grpc.WaitForReady(true))
 	return err
 }
 
@@ -260,12 +282,7 @@ func (s *Service) Left() ([]string, error) {
 // MakePool makes a pool with one volume at a mount point, as the daemon does, for programs that
 // have none.
 func MakePool(ctx context.Context, name, path, pv string, mode fs.FileMode) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	id, err := mounts.IdentityOf(fd)
+	id, err := pool.IdentityOf(path)
 	if err != nil {
 		return err
 	}

@@ -90,12 +90,16 @@ func (l *AuditLog) Take() (map[string]Requests, error) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		node, request, came, err := parseAudit(line)
-		if err != nil {
-			return all, err
+		var event AuditEvent
+		if err := json.Unmarshal(line, &event); err != nil {
+			return all, fmt.Errorf("audit log: %w", err)
 		}
-		l.seconds[came.Unix()]++
-		add(all, node, request, 1)
+		request := event.Request()
+		if event.ResponseStatus.Code >= 400 {
+			request += fmt.Sprintf(" (%d)", event.ResponseStatus.Code)
+		}
+		l.seconds[event.RequestReceivedTimestamp.Unix()]++
+		add(all, strings.Join(event.User.Extra[nodeExtra], ","), request, 1)
 	}
 }
 
@@ -144,29 +148,21 @@ func add(all map[string]Requests, node, request string, n int) {
 // pkg/authentication/serviceaccount, NodeNameKey).
 const nodeExtra = "authentication.kubernetes.io/node-name"
 
-func parseAudit(line []byte) (node, request string, came time.Time, err error) {
-	var event struct {
-		Verb string    `json:"verb"`
-		Came time.Time `json:"requestReceivedTimestamp"`
-		User struct {
-			Extra map[string][]string `json:"extra"`
-		} `json:"user"`
-		ObjectRef struct {
-			Resource    string `json:"resource"`
-			Subresource string `json:"subresource"`
-		} `json:"objectRef"`
-		ResponseStatus struct {
-			Code int `json:"code"`
-		} `json:"responseStatus"`
+// AuditEvent is what is read of a line of an audit log.
+type AuditEvent struct {
+	Verb                     string
+	RequestReceivedTimestamp time.Time
+	User                     struct {
+		Username string
+		Extra    map[string][]string
 	}
-	if err := json.Unmarshal(line, &event); err != nil {
-		return "", "", came, fmt.Errorf("audit log: %w", err)
-	}
-	request = strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/")
-	if event.ResponseStatus.Code >= 400 {
-		request += fmt.Sprintf(" (%d)", event.ResponseStatus.Code)
-	}
-	return strings.Join(event.User.Extra[nodeExtra], ","), request, event.Came, nil
+	ObjectRef      struct{ Resource, Subresource string }
+	ResponseStatus struct{ Code int }
+}
+
+// Request is a verb and a resource: "patch persistentvolumeclaims/status".
+func (e AuditEvent) Request() string {
+	return strings.TrimSuffix(e.Verb+" "+e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/")
 }
 
 // SumRequests returns the requests of all nodes together.

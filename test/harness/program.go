@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -166,6 +168,34 @@ func Outcome(do func() error) (err error) {
 	}()
 	return do()
 }
+
+// Each calls do for 0 to n-1, 16 at once, and returns the errors joined, also those by which Check
+// ended do. After an error no more is begun.
+func Each(n int, do func(i int) error) error {
+	var (
+		next   atomic.Int64
+		all    sync.WaitGroup
+		errs   [16]error
+		failed atomic.Bool
+	)
+	for worker := range errs {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(n) && !failed.Load(); i = next.Add(1) {
+				errs[worker] = Outcome(func() error { return do(int(i - 1)) })
+				if errs[worker] != nil {
+					failed.Store(true)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// QuietControllers is an argument of a control plane that writes nothing about claims and volumes.
+const QuietControllers = "--kcm-flag=--controllers=*,-persistentvolume-binder-controller," +
+	"-persistentvolume-protection-controller,-persistentvolumeclaim-protection-controller"
 
 // Say prints a line with the time since the program began.
 func (p *Program) Say(format string, args ...any) {

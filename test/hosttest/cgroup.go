@@ -76,6 +76,21 @@ func CgroupRoot() string {
 	return filepath.Join(mount, "unified")
 }
 
+// RemoveCgroups removes a cgroup and those below it, which have no process. One that is gone is no
+// error: a hierarchy may have two names, such as cpu and cpu,cpuacct.
+func RemoveCgroups(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			err = errors.Join(err, RemoveCgroups(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(err, syscall.Rmdir(dir))
+}
+
 func removeCgroup(dir string) error {
 	killed := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	err := syscall.Rmdir(dir)

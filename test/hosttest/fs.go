@@ -64,7 +64,12 @@ type Image struct {
 // xfs wants at least 300 MiB (mkfs.xfs(8)).
 func Mkfs(t T, fstype string, mib int, args ...string) Image {
 	t.Helper()
-	file := filepath.Join(Dir(t), fstype+".img")
+	return MkfsIn(t, filepath.Join(Dir(t), fstype+".img"), fstype, mib, args...)
+}
+
+// MkfsIn is Mkfs in a file.
+func MkfsIn(t T, file, fstype string, mib int, args ...string) Image {
+	t.Helper()
 	Check(t, os.WriteFile(file, nil, 0o600))
 	Check(t, os.Truncate(file, int64(mib)<<20))
 	quiet := "-q"

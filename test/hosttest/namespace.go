@@ -83,3 +83,11 @@ func LoopbackUp() error {
 	}
 	return nil
 }
+
+// KubeletSysctls are what a kubelet sets at its start (setupKernelTunables in pkg/kubelet/cm), below
+// /proc/sys. They belong to the whole machine: a node that is made on it has files in their place
+// that hold what it wants.
+var KubeletSysctls = map[string]string{
+	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
+	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
+}

@@ -29,11 +29,9 @@ func main() {
 type options struct {
 	only    *regexp.Regexp
 	list    bool
-	compile bool
 	verbose bool
 	workers int
 	timeout time.Duration
-	tree    string
 }
 
 const usage = `Usage: mutants [flags]
@@ -50,11 +48,9 @@ func parseOptions(args []string, out io.Writer) (o options, err error) {
 	flags.Usage = func() { fmt.Fprint(out, usage); flags.PrintDefaults() }
 	only := flags.String("only", "", "only breakages whose name, file or proof matches this regular expression")
 	flags.BoolVar(&o.list, "list", false, "print the breakages and run nothing")
-	flags.BoolVar(&o.compile, "compile", false, "compile the package of each breakage, and run no proof")
 	flags.BoolVar(&o.verbose, "v", false, "print what each proof printed")
 	flags.IntVar(&o.workers, "parallel", 2, "how many breakages are tried at the same time")
 	flags.DurationVar(&o.timeout, "timeout", 4*time.Minute, "of one run of a proof")
-	flags.StringVar(&o.tree, "tree", rig.Root(), "the repository's root directory")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -76,7 +72,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "mutants:", err)
 		return 2
 	}
-	all, err := readList(opt.tree)
+	all, err := readList(rig.Root())
 	if err != nil {
 		fmt.Fprintln(errOut, "mutants:", err)
 		return 2

@@ -18,7 +18,6 @@ type verdict string
 const (
 	red     verdict = "RED"     // an assertion failed
 	green   verdict = "GREEN"   // nothing failed
-	builds  verdict = "BUILDS"  // of -compile: it can be tried
 	absent  verdict = "STALE"   // the old line, or the proof, is not there any more
 	broken  verdict = "BROKEN"  // it does not compile, or could not be tried
 	crashed verdict = "CRASHED" // the proof ended by a panic, not by an assertion
@@ -109,22 +108,9 @@ func judge(out string, err error) verdict {
 	}
 }
 
-// compile compiles the package that a breakage is in.
-func (p prover) compile(ctx context.Context, m mutant) (o outcome) {
-	began := time.Now()
-	defer func() { o.took = time.Since(began) }()
-	if filepath.Ext(m.File) != ".go" {
-		return outcome{verdict: builds}
-	}
-	if out, err := p.command(ctx, p.dir, "go", "build", "-trimpath", "-o", os.DevNull, "./"+filepath.Dir(m.File)); err != nil {
-		return outcome{verdict: broken, output: out}
-	}
-	return outcome{verdict: builds}
-}
-
-// try applies one breakage and does with it what is to be done: prove or compile.
-func (p prover) try(m mutant, do func() outcome) (o outcome) {
-	err := p.with(m, func() { o = do() })
+// try applies one breakage and runs its proof.
+func (p prover) try(ctx context.Context, m mutant) (o outcome) {
+	err := p.with(m, func() { o = p.prove(ctx, m.Proof) })
 	switch {
 	case errors.As(err, new(stale)):
 		return outcome{verdict: absent, output: err.Error()}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // try runs each proof without a breakage, then each breakage with its proof, and prints the
@@ -37,12 +39,6 @@ func try(ctx context.Context, opt options, chosen []mutant, out io.Writer) error
 			fmt.Fprintln(out, indented(o.output))
 		}
 	}
-	if opt.compile {
-		each(ctx, provers, chosen, func(p prover, m mutant) (outcome, string) {
-			return p.try(m, func() outcome { return p.compile(ctx, m) }), m.Name
-		}, func(o outcome, about string) { count(o, builds, about) })
-		return summary(ctx, bad)
-	}
 	slices.SortStableFunc(chosen, func(a, b mutant) int { // each package is compiled as seldom as can be
 		return cmp.Or(cmp.Compare(a.Proof.wait(), b.Proof.wait()),
 			strings.Compare(a.Proof.Package, b.Proof.Package))
@@ -53,7 +49,7 @@ func try(ctx context.Context, opt options, chosen []mutant, out io.Writer) error
 		func(o outcome, about string) { count(o, green, about) })
 	fmt.Fprintf(out, "%d breakages, whose proofs must be red\n", len(chosen))
 	each(ctx, provers, chosen, func(p prover, m mutant) (outcome, string) {
-		return p.try(m, func() outcome { return p.prove(ctx, m.Proof) }), fmt.Sprintf("%s: %s (%s)", m.Name, m.Promise, m.Proof)
+		return p.try(ctx, m), fmt.Sprintf("%s: %s (%s)", m.Name, m.Promise, m.Proof)
 	}, func(o outcome, about string) { count(o, red, about) })
 	if err := summary(ctx, bad); err != nil {
 		return err
@@ -76,7 +72,7 @@ func summary(ctx context.Context, bad map[string]int) error {
 
 func newProvers(ctx context.Context, opt options) (all []prover, err error) {
 	for range opt.workers {
-		c, err := newCopy(ctx, opt.tree)
+		c, err := newCopy(ctx, rig.Root())
 		if err != nil {
 			return all, err
 		}

@@ -8,17 +8,22 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 )
 
-// Identity returns the identity of a directory, as a check of a pool finds it.
+// Identity is IdentityOf for a test.
 func Identity(t testing.TB, dir string) mounts.Identity {
 	t.Helper()
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	id, err := mounts.IdentityOf(fd)
+	id, err := IdentityOf(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// IdentityOf returns the identity of a directory, as a check of a pool finds it.
+func IdentityOf(dir string) (id mounts.Identity, err error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return id, err
+	}
+	defer unix.Close(fd)
+	return mounts.IdentityOf(fd)
 }

@@ -54,6 +54,21 @@ func Start(cmd *exec.Cmd) (*Child, error) {
 	return c, nil
 }
 
+// StartLogged is Start of a command whose standard error is appended to a file, and its standard
+// output unless that is taken.
+func StartLogged(cmd *exec.Cmd, log string) (*Child, error) {
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	cmd.Stderr = file
+	if cmd.Stdout == nil {
+		cmd.Stdout = file
+	}
+	return Start(cmd)
+}
+
 // PID is the process id.
 func (c *Child) PID() int { return c.cmd.Process.Pid }
 

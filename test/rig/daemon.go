@@ -132,19 +132,13 @@ func (d *Daemon) Start() error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(d.Path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	cmd := d.Command("run")
-	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+name, fmt.Sprintf("WATCHDOG_USEC=%d", WatchdogInterval.Microseconds()))
 	d.mu.Lock()
 	d.ready, d.status, d.socket = 0, "", socket
 	d.beat, d.pause = time.Now(), 0
 	d.mu.Unlock()
-	if d.child, err = process.Start(cmd); err != nil {
+	if d.child, err = process.StartLogged(cmd, d.Path("log")); err != nil {
 		return err
 	}
 	go d.ended(d.child, socket)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // asked is how often something was requested, and how often the API server refused it.
@@ -40,19 +42,11 @@ func count(name string, all map[string]asked) error {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var event struct {
-			Verb           string
-			User           struct{ Username string }
-			ObjectRef      struct{ Resource, Subresource string }
-			ResponseStatus struct{ Code int }
-		}
+		var event harness.AuditEvent
 		if json.Unmarshal(lines.Bytes(), &event) != nil || event.User.Username != account {
 			continue // a line that a killed API server left is cut short
 		}
-		right := event.Verb + " " + event.ObjectRef.Resource
-		if event.ObjectRef.Subresource != "" {
-			right += "/" + event.ObjectRef.Subresource
-		}
+		right := event.Request()
 		now := all[right]
 		if now.sent++; event.ResponseStatus.Code == http.StatusForbidden {
 			now.refused++

@@ -11,41 +11,34 @@ import (
 )
 
 // Each right that the manifests give has a row or a place elsewhere, and no row is of another. Each
-// row's test is there.
+// row's test is there, and so is the one that is elsewhere.
 func TestTable(t *testing.T) {
 	known := []string{}
-	for right := range elsewhere {
+	for right, text := range elsewhere {
 		known = append(known, right)
+		found := regexp.MustCompile(`^(Test\w+) \((\S+)\): `).FindStringSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s: %s", right, text)
+		}
+		wantTest(t, found[2], found[1])
 	}
 	for _, r := range table {
 		known = append(known, r.right)
-		texts, err := filepath.Glob(filepath.Join("..", r.where, "*_test.go"))
-		if err != nil || !slices.ContainsFunc(texts, func(file string) bool {
-			text, err := os.ReadFile(file)
-			return err == nil && strings.Contains(string(text), "\nfunc "+r.test+"(t ")
-		}) {
-			t.Errorf("test/%s has no %s", r.where, r.test)
-		}
+		wantTest(t, "test/"+r.where, r.test)
 	}
 	if slices.Sort(known); !slices.Equal(known, given()) {
 		t.Errorf("the table has\n%s\nthe manifests give\n%s", strings.Join(known, "\n"), strings.Join(given(), "\n"))
 	}
 }
 
-// The proof of a right that has no row is a test of its package.
-func TestElsewhere(t *testing.T) {
-	for right, text := range elsewhere {
-		found := regexp.MustCompile(`^(Test\w+) \((\S+)\): `).FindStringSubmatch(text)
-		if found == nil {
-			t.Fatalf("%s: %s", right, text)
-		}
-		texts, err := filepath.Glob(filepath.Join("..", "..", found[2], "*_test.go"))
-		if err != nil || !slices.ContainsFunc(texts, func(file string) bool {
-			text, err := os.ReadFile(file)
-			return err == nil && strings.Contains(string(text), "\nfunc "+found[1]+"(t ")
-		}) {
-			t.Errorf("%s has no %s", found[2], found[1])
-		}
+func wantTest(t *testing.T, where, name string) {
+	t.Helper()
+	texts, err := filepath.Glob(filepath.Join("..", "..", where, "*_test.go"))
+	if err != nil || !slices.ContainsFunc(texts, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(text), "\nfunc "+name+"(t ")
+	}) {
+		t.Errorf("%s has no %s", where, name)
 	}
 }
 

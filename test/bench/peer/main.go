@@ -27,11 +27,10 @@ import (
 type settings struct {
 	kubeconfig, provisioner, node, pool string
 
-	threads  int
-	qps      float64
-	burst    int
-	protobuf bool
-	elect    bool
+	threads int
+	qps     float64
+	burst   int
+	elect   bool
 }
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -46,7 +45,6 @@ func run(args []string) int {
 	flags.IntVar(&s.threads, "threads", controller.DefaultThreadiness, "workers")
 	flags.Float64Var(&s.qps, "qps", float64(rest.DefaultQPS), "requests a second")
 	flags.IntVar(&s.burst, "burst", rest.DefaultBurst, "requests at once")
-	flags.BoolVar(&s.protobuf, "protobuf", false, "talk protobuf instead of JSON")
 	flags.BoolVar(&s.elect, "leader-election", controller.DefaultLeaderElection, "elect a leader")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -66,9 +64,6 @@ func provision(ctx context.Context, s settings) error {
 		return err
 	}
 	config.QPS, config.Burst = float32(s.qps), s.burst
-	if s.protobuf {
-		config.ContentType = "application/vnd.kubernetes.protobuf"
-	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ import (
 type service struct {
 	spec.UnimplementedControllerServer
 
-	mu      sync.Mutex
+	calls   sync.Mutex // held for a call
 	cluster *cluster
 	daemon  *controllers.Controller
 	gate    *gate.Gate
@@ -97,8 +97,6 @@ func (r refusal) status() error {
 
 // CreateVolume is part of spec.ControllerServer: a claim of the volume's name, for this node.
 func (s *service) CreateVolume(ctx context.Context, r *spec.CreateVolumeRequest) (*spec.CreateVolumeResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	claim, err := s.claim(r)
 	if err != nil {
 		return nil, err
@@ -235,8 +233,6 @@ func same(known, asked *corev1.PersistentVolumeClaim, within *spec.CapacityRange
 // DeleteVolume is part of spec.ControllerServer: the claim is deleted, and the volume released. The
 // files and the record are gone when it returns.
 func (s *service) DeleteVolume(ctx context.Context, r *spec.DeleteVolumeRequest) (*spec.DeleteVolumeResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.VolumeId == "" {
 		return nil, status.Error(codes.InvalidArgument, "no volume_id")
 	}
@@ -262,8 +258,6 @@ func (s *service) purge(ctx context.Context, name string) error {
 
 // ControllerExpandVolume is part of spec.ControllerServer: the claim requests more.
 func (s *service) ControllerExpandVolume(ctx context.Context, r *spec.ControllerExpandVolumeRequest) (*spec.ControllerExpandVolumeResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.VolumeId == "" || r.CapacityRange == nil {
 		return nil, status.Error(codes.InvalidArgument, "no volume_id, or no capacity_range")
 	}
@@ -294,8 +288,6 @@ func (s *service) ControllerExpandVolume(ctx context.Context, r *spec.Controller
 // ValidateVolumeCapabilities is part of spec.ControllerServer: what the rules for a new volume do
 // not refuse is confirmed.
 func (s *service) ValidateVolumeCapabilities(_ context.Context, r *spec.ValidateVolumeCapabilitiesRequest) (*spec.ValidateVolumeCapabilitiesResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case r.VolumeId == "":
 		return nil, status.Error(codes.InvalidArgument, "no volume_id")
@@ -318,8 +310,6 @@ func (s *service) ValidateVolumeCapabilities(_ context.Context, r *spec.Validate
 
 // GetCapacity is part of spec.ControllerServer.
 func (s *service) GetCapacity(ctx context.Context, _ *spec.GetCapacityRequest) (*spec.GetCapacityResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if _, err := s.daemon.Do(ctx, controllers.Work{Kind: controllers.WorkRecords, Pool: s.pool.Name}); err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}

@@ -22,8 +22,6 @@ import (
 
 // ControllerGetVolumeHealth is part of spec.ControllerServer.
 func (s *service) ControllerGetVolumeHealth(ctx context.Context, r *spec.ControllerGetVolumeHealthRequest) (*spec.ControllerGetVolumeHealthResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.VolumeId == "" {
 		return nil, status.Error(codes.InvalidArgument, "no volume_id")
 	}
@@ -38,8 +36,6 @@ func (s *service) ControllerGetVolumeHealth(ctx context.Context, r *spec.Control
 // ControllerListVolumeHealth is part of spec.ControllerServer: the volumes that something is wrong
 // with.
 func (s *service) ControllerListVolumeHealth(ctx context.Context, r *spec.ControllerListVolumeHealthRequest) (*spec.ControllerListVolumeHealthResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var all []*spec.VolumeHealth
 	for _, name := range slices.Sorted(maps.Keys(s.cluster.volumes)) {
 		health, err := s.health(ctx, s.cluster.volumes[name])

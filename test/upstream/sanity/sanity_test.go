@@ -20,7 +20,6 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,8 +33,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/csi/target"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
-	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
@@ -110,9 +109,7 @@ func newService(t *testing.T, cfg config.Config, state string) *service {
 		Quota: p.Quota, Clones: p.Clones, Snapshots: p.Snapshots,
 	}
 	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker(p.Name, time.Now()))
-	if err == nil {
-		s.id, err = identity(p.Path)
-	}
+	s.id = pool.Identity(t, p.Path)
 	if err == nil {
 		err = s.store.InitMarker(t.Context(), s.id, marker)
 	}
@@ -134,28 +131,24 @@ func newService(t *testing.T, cfg config.Config, state string) *service {
 	return s
 }
 
-func identity(path string) (mounts.Identity, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return mounts.Identity{}, err
-	}
-	defer unix.Close(fd)
-	return mounts.IdentityOf(fd)
-}
-
 // unlocked guards the pool against no other daemon.
 type unlocked struct{}
 
 func (unlocked) Guard(*hostcheck.Report) {}
 
-// serve has all services respond on one socket.
+// serve has all services respond on one socket, to one call at a time.
 func serve(t *testing.T, socket string, s *service, d driver) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer()
+	one := func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, do grpc.UnaryHandler) (any, error) {
+		s.calls.Lock()
+		defer s.calls.Unlock()
+		return do(ctx, r)
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(one))
 	spec.RegisterIdentityServer(server, d)
 	spec.RegisterNodeServer(server, d)
 	spec.RegisterControllerServer(server, s)

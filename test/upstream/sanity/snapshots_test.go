@@ -21,8 +21,6 @@ import (
 // CreateSnapshot is part of spec.ControllerServer: a VolumeSnapshot of the name, and its content.
 // It is ready when it returns.
 func (s *service) CreateSnapshot(ctx context.Context, r *spec.CreateSnapshotRequest) (*spec.CreateSnapshotResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.Name == "" || r.SourceVolumeId == "" {
 		return nil, status.Error(codes.InvalidArgument, "no name, or no source_volume_id")
 	}
@@ -83,8 +81,6 @@ func (s *service) contentOf(handle string) *snapshotapi.Content {
 // DeleteSnapshot is part of spec.ControllerServer: the content is deleted with its VolumeSnapshot.
 // The files and the record are gone when it returns.
 func (s *service) DeleteSnapshot(ctx context.Context, r *spec.DeleteSnapshotRequest) (*spec.DeleteSnapshotResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r.SnapshotId == "" {
 		return nil, status.Error(codes.InvalidArgument, "no snapshot_id")
 	}

@@ -18,8 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -33,12 +31,12 @@ func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
 const root = "../../.." // of the repository
 
-// environment is a cluster, its client for objects of any kind, and one node.
+// environment is a cluster, the resources of snapshots once they are installed, and one node.
 type environment struct {
 	*fixture.Environment
-	objects dynamic.Interface
-	node    string
-	mount   string
+	snapshots *cluster.Snapshots
+	node      string
+	mount     string
 }
 
 func start(t *testing.T) *environment {
@@ -46,9 +44,6 @@ func start(t *testing.T) *environment {
 	w := &environment{Environment: fixture.New(t, fixture.OwnPlane(t), "snapshots-"), node: "node-a"}
 	w.Provisioner = "hostpath-provisioner"
 	w.Must(w.AddNode(w.Ctx, w.node, map[string]string{corev1.LabelHostname: w.node}))
-	var err error
-	w.objects, err = dynamic.NewForConfig(w.Config())
-	w.Must(err)
 	return w
 }
 
@@ -83,15 +78,14 @@ func (w *environment) install() {
 	if err != nil {
 		w.Fatalf("build.sh: %v: %s", err, build)
 	}
+	var definitions []byte
 	for _, name := range []string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"} {
 		text, err := os.ReadFile(filepath.Join(dir, name+".yaml"))
 		w.Must(err)
-		w.Must(w.Apply(w.Ctx, text))
-		w.Eventually(name+" are served", func() bool {
-			_, err := w.of(name).List(w.Ctx, metav1.ListOptions{})
-			return err == nil
-		})
+		definitions = append(append(definitions, text...), "\n---\n"...)
 	}
+	w.snapshots, err = w.SnapshotResources(w.Ctx, w.Namespace, w.Provisioner, definitions)
+	w.Must(err)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	w.Must(err)
 	w.Cleanup(func() {
@@ -106,18 +100,10 @@ func (w *environment) install() {
 	w.Cleanup(func() { _ = controller.Process.Kill(); _ = controller.Wait() })
 }
 
-func (w *environment) of(resource string) dynamic.ResourceInterface {
-	all := w.objects.Resource(schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: resource})
-	if resource == "volumesnapshots" {
-		return all.Namespace(w.Namespace)
-	}
-	return all
-}
-
 // status is that of a VolumeSnapshot.
 func (w *environment) status(name string) map[string]any {
 	w.Helper()
-	o, err := w.of("volumesnapshots").Get(w.Ctx, name, metav1.GetOptions{})
+	o, err := w.snapshots.Of("volumesnapshots").Get(w.Ctx, name, metav1.GetOptions{})
 	w.Must(err)
 	status, _, _ := unstructured.NestedMap(o.Object, "status")
 	return status
@@ -161,10 +147,10 @@ func tryPage(t *testing.T, fs string, mib int, way string) {
 	w.DeleteClaim("data")
 	restored := w.Bound("restored")
 	w.wantFile(restored)
-	w.Must(w.of("volumesnapshots").Delete(w.Ctx, "monday", metav1.DeleteOptions{}))
+	w.Must(w.snapshots.Of("volumesnapshots").Delete(w.Ctx, "monday", metav1.DeleteOptions{}))
 	w.Eventually("the snapshot is gone", func() bool {
-		_, err := w.of("volumesnapshots").Get(w.Ctx, "monday", metav1.GetOptions{})
-		contents, listed := w.of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
+		_, err := w.snapshots.Of("volumesnapshots").Get(w.Ctx, "monday", metav1.GetOptions{})
+		contents, listed := w.snapshots.Of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
 		return apierrors.IsNotFound(err) && listed == nil && len(contents.Items) == 0
 	})
 	w.WantTree(w.node, w.mount, pool.Of(restored.Name)...)
@@ -203,7 +189,7 @@ spec:
 // contents are those of a driver.
 func (w *environment) contents(driver string) (all []unstructured.Unstructured) {
 	w.Helper()
-	list, err := w.of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
+	list, err := w.snapshots.Of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
 	w.Must(err)
 	return slices.DeleteFunc(list.Items, func(c unstructured.Unstructured) bool {
 		of, _, _ := unstructured.NestedString(c.Object, "spec", "driver")
@@ -224,7 +210,7 @@ func (w *environment) refused() {
 		message, _, _ := unstructured.NestedString(w.status("paused"), "error", "message")
 		return strings.Contains(message, `and "paused" takes a pool of that`)
 	})
-	w.Must(w.of("volumesnapshots").Delete(w.Ctx, "paused", metav1.DeleteOptions{}))
+	w.Must(w.snapshots.Of("volumesnapshots").Delete(w.Ctx, "paused", metav1.DeleteOptions{}))
 	w.Eventually("it is gone", func() bool { return len(w.contents(w.Provisioner)) == 0 })
 	content := w.contents(other)[0]
 	if _, touched := content.Object["status"]; touched || content.GetAnnotations()[plan.NodeLabel] != "" {

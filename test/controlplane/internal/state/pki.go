@@ -1,8 +1,7 @@
 package state
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -15,6 +14,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const validity = 10 * 365 * 24 * time.Hour
@@ -23,7 +25,7 @@ const validity = 10 * 365 * 24 * time.Hour
 // certificate or a kubeconfig made in one run is good in the next.
 type Authority struct {
 	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  crypto.Signer
 }
 
 // Leaf says whom a certificate is for. One with Hosts is a server's
@@ -34,101 +36,78 @@ type Leaf struct {
 	Hosts  []string // DNS names and IP addresses
 }
 
-// Authority loads pki/NAME.crt and pki/NAME.key, or makes them.
-//
-// The certificate is written last and looked for first: a process killed in
-// between leaves a key without a certificate, which the next run replaces.
+// Authority loads pki/NAME.crt and pki/NAME.key, or makes them. A process killed
+// in between leaves a key without a certificate, which the next run makes.
 func (d *Dir) Authority(name string) (*Authority, error) {
-	certPEM, err := os.ReadFile(d.Path("pki", name+".crt"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return d.newAuthority(name)
-	}
-	if err != nil {
-		return nil, err
-	}
 	key, err := d.SigningKey(name)
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(certPEM)
-	if block == nil {
-		return nil, fmt.Errorf("%s: no PEM block", d.Path("pki", name+".crt"))
+	file := filepath.Join("pki", name+".crt")
+	known, err := certutil.CertsFromFile(d.Path(file))
+	if err == nil {
+		return &Authority{known[0], key}, nil
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.Path("pki", name+".crt"), err)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	return &Authority{cert: cert, key: key}, nil
-}
-
-func (d *Dir) newAuthority(name string) (*Authority, error) {
-	key, err := d.newKey(name)
+	cert, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: name, NotBefore: begin()}, key)
 	if err != nil {
 		return nil, err
 	}
-	template, err := template(pkix.Name{CommonName: name})
-	if err != nil {
-		return nil, err
-	}
-	template.IsCA = true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	return &Authority{cert: cert, key: key}, d.write(filepath.Join("pki", name+".crt"), 0o644, pemCert(der))
+	a := &Authority{cert, key}
+	return a, d.write(file, 0o644, a.PEM())
 }
 
 // SigningKey loads pki/NAME.key, or makes it. It is the key that signs
 // ServiceAccount tokens: kept, so that tokens outlive a restart.
-func (d *Dir) SigningKey(name string) (*ecdsa.PrivateKey, error) {
-	path := d.Path("pki", name+".key")
-	data, err := os.ReadFile(path)
+func (d *Dir) SigningKey(name string) (crypto.Signer, error) {
+	file := filepath.Join("pki", name+".key")
+	data, err := os.ReadFile(d.Path(file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return d.newKey(name)
+		if data, err = keyutil.MakeEllipticPrivateKeyPEM(); err == nil {
+			err = d.write(file, 0o600, data)
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, fmt.Errorf("%s: no PEM block", path)
-	}
-	key, err := x509.ParseECPrivateKey(block.Bytes)
+	key, err := signer(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", d.Path(file), err)
 	}
 	return key, nil
 }
 
-func (d *Dir) newKey(name string) (*ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+func signer(keyPEM []byte) (crypto.Signer, error) {
+	key, err := keyutil.ParsePrivateKeyPEM(keyPEM)
 	if err != nil {
 		return nil, err
 	}
-	data, err := pemKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return key, d.write(filepath.Join("pki", name+".key"), 0o600, data)
+	return key.(crypto.Signer), nil // of RSA or of an elliptic curve: both sign
 }
 
 // Issue signs a new certificate with a new key, both in PEM.
 func (a *Authority) Issue(leaf Leaf) (certPEM, keyPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if keyPEM, err = keyutil.MakeEllipticPrivateKeyPEM(); err != nil {
+		return nil, nil, err
+	}
+	key, err := signer(keyPEM)
 	if err != nil {
 		return nil, nil, err
 	}
-	template, err := template(pkix.Name{CommonName: leaf.Name, Organization: leaf.Groups})
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, nil, err
 	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	template := &x509.Certificate{
+		Subject:      pkix.Name{CommonName: leaf.Name, Organization: leaf.Groups},
+		SerialNumber: serial,
+		NotBefore:    begin(), NotAfter: begin().Add(validity),
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
 	if len(leaf.Hosts) > 0 {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	}
@@ -140,10 +119,6 @@ func (a *Authority) Issue(leaf Leaf) (certPEM, keyPEM []byte, err error) {
 		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return nil, nil, err
-	}
-	keyPEM, err = pemKey(key)
 	return pemCert(der), keyPEM, err
 }
 
@@ -163,31 +138,10 @@ func (d *Dir) IssueFile(a *Authority, name string, leaf Leaf) error {
 // PEM is the authority's certificate.
 func (a *Authority) PEM() []byte { return pemCert(a.cert.Raw) }
 
-// template begins an hour ago: a virtual machine restored from a saved state
-// may join with a clock that is behind.
-func template(subject pkix.Name) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
-	now := time.Now()
-	return &x509.Certificate{
-		Subject:               subject,
-		SerialNumber:          serial,
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(validity),
-		BasicConstraintsValid: true,
-	}, nil
-}
+// begin is an hour ago: a virtual machine restored from a saved state may join
+// with a clock that is behind.
+func begin() time.Time { return time.Now().Add(-time.Hour) }
 
 func pemCert(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-func pemKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der})
 }

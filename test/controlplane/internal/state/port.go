@@ -17,14 +17,10 @@ const (
 	portTries  = 100
 )
 
-// Port is the API server's port: the one asked for, else the one of the
-// earlier run, else a free one. It is remembered, so that a client sees the
-// API server come back where it was.
-func (d *Dir) Port(address string, wanted int) (int, error) {
-	port, err := wanted, error(nil)
-	if port == 0 {
-		port, err = d.rememberedPort()
-	}
+// Port is the API server's port: the one of the earlier run, else a free one. It
+// is remembered, so that a client sees the API server come back where it was.
+func (d *Dir) Port(address string) (int, error) {
+	port, err := d.rememberedPort()
 	if port == 0 && err == nil {
 		port, err = freePort(address)
 	}
