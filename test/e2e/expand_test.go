@@ -221,7 +221,7 @@ func TestExpandBesideKubelet(t *testing.T) {
 func TestExpandShared(t *testing.T) {
 	w, nodes, _ := threeNodes(t)
 	leader := w.holder(nodes, anyNode)
-	class := w.Class("c", immediate, fixture.Expandable)
+	class := w.Class("x", immediate, fixture.Expandable)
 	pv := w.bound("data", class, "10Mi", mode(corev1.ReadWriteMany))
 	w.grow("20Mi")
 	leader.said("VolumeResizeSuccessful", 1)

@@ -20,7 +20,7 @@ import (
 // set and claim go nothing is left on any node.
 func TestDaemonSet(t *testing.T) {
 	w, hosts, _ := three(t)
-	pv := w.claim("data", w.Class("c", wait), "1Mi")
+	pv := w.claim("data", w.Class("w", wait), "1Mi")
 	w.daemonSet("agent", "data")
 	w.scheduled("agent", hosts...)
 	w.wantVolume(w.Bound("data"))
