@@ -294,7 +294,7 @@ test-rights: deps build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/promethe
 
 # An administrator adopts; a node without a Node object has no token; one test starts its daemon before there is a token, and one leads it to another
 # cluster.
-UNCONFINED := Adopt|TestInPlaceOfKubevirt|TestSnapshotOfKubevirtsVolume|TestOwnVolumeStays|AliasClasses|UnknownNodeWaits|NodeThatDoesNotExist|APIServerAway|TestAnotherCluster
+UNCONFINED := Adopt|TestInPlaceOfKubevirt|TestSnapshotOfKubevirtsVolume|TestOwnVolumeStays|AliasClasses|NodeThatDoesNotExist|APIServerAway|TestAnotherCluster
 
 test-fleet: deps build $(BUILD)/prove $(BUILD)/controlplane ## 100 daemons on one API server, and what they ask of it
 	@$(BUILD)/prove fleet $(FLEETFLAGS)
