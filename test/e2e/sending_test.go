@@ -180,7 +180,7 @@ func TestSendIncremental(t *testing.T) {
 
 	live := a.sent(pv.Name, "--live")
 	b.receives(live[:len(live)/2]).Fails("cut off")
-	b.refusesStream(live, "of a volume in use", "--new-cluster")
+	b.refusesStream(live, "send one with --backup", "--new-cluster")
 	said := b.receives(live).Ends(0).Out
 	base := regexp.MustCompile(`send -i (\S+) ` + pv.Name).FindStringSubmatch(said)
 	if base == nil {
