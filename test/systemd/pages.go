@@ -197,19 +197,13 @@ func (e *environment) older(packages, end string) string {
 	return e.sh("ls /shared/repositories/first/" + packages + "/*" + end + " | sed 's,.*/hostpath-provisioner[_-],,; s," + end + ",,'")
 }
 
-// thereAndBack goes to the older version by a command, and on to the newer one.
-func (e *environment) thereAndBack(back, on string) {
-	e.sh(back)
+func aptVersions(e *environment) {
+	e.sh(aptGet + "install hostpath-provisioner=" + e.older("apt/pool", "_amd64.deb"))
 	if said := e.sh("hostpath-provisioner version"); strings.Contains(said, "+after.") {
 		e.Fatalf("after going back: %s", said)
 	}
-	e.sh(on)
+	e.sh(aptGet + "upgrade")
 	e.says(e.sh("hostpath-provisioner version"), "+after.")
-}
-
-func aptVersions(e *environment) {
-	older := e.older("apt/pool", "_amd64.deb")
-	e.thereAndBack(aptGet+"install hostpath-provisioner="+older, aptGet+"upgrade")
 }
 
 func aptRefuses(e *environment) {
@@ -245,8 +239,12 @@ func dnfInstall(e *environment) {
 }
 
 func dnfVersions(e *environment) {
-	older := e.older("rpm/packages", ".x86_64.rpm")
-	e.thereAndBack("dnf -y downgrade hostpath-provisioner-"+older, "dnf -y upgrade; rpm -V hostpath-provisioner")
+	e.sh("dnf -y downgrade hostpath-provisioner-" + e.older("rpm/packages", ".x86_64.rpm"))
+	if said := e.sh("hostpath-provisioner version"); strings.Contains(said, "+after.") {
+		e.Fatalf("after going back: %s", said)
+	}
+	e.sh("dnf -y upgrade")
+	e.says(e.sh("hostpath-provisioner version; rpm -V hostpath-provisioner"), "+after.")
 }
 
 // dnfRemoves: also what the scriptlets made. It fails when a directory is not named in nfpm.yaml.
