@@ -139,3 +139,17 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+// A proof that is compiled under a build constraint only is found with it.
+func TestFindsTags(t *testing.T) {
+	for _, c := range []struct{ pkg, run, tag string }{
+		{"test/model", "^TestLong$/^shared-older-lease", "modelreal"}, {"test/model", "^TestReal$", ""}, {"test/mutants", "TestFindsTags", ""},
+	} {
+		if tag, why := (proof{c.pkg, c.run}).find(rig.Root()); tag != c.tag || why != "" {
+			t.Errorf("%s %s: %q, %s", c.pkg, c.run, tag, why)
+		}
+	}
+	if _, why := (proof{"test/mutants", "^TestNone$"}).find(rig.Root()); why == "" {
+		t.Error("a test that is not there is found")
+	}
+}
