@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"cmp"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -44,7 +45,9 @@ func (h *host) unplugs() {
 // plugs puts a disk into the host, which has never seen it, in the place of its own, if it has one.
 func (h *host) plugs(image hosttest.Image) *host {
 	h.w.Helper()
-	_ = unix.Unmount(h.mount, 0)
+	if err := unix.Unmount(h.mount, 0); err != nil && !errors.Is(err, unix.EINVAL) { // no mount point
+		h.w.Fatal(err)
+	}
 	h.w.Must(os.RemoveAll(h.Path("state", "pools")))
 	image.Mount(h.w, h.mount)
 	return h

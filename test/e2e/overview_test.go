@@ -34,7 +34,7 @@ func TestOverview(t *testing.T) {
 		well.shows(admin, "nodes", h.node+" ")
 	}
 	hosttest.Unmount(w, unmounted.mount)
-	cordoned.call("pool", "cordon", "fast").Ends(0, "pool fast cordoned\n")
+	cordoned.cordons("cordon", "cordoned")
 	w.Must(stopped.Signal(syscall.SIGSTOP))
 	w.longAgo(stopped.node)
 	well.shows(admin, "pools", unmounted.node+"  fast  closed: ",
@@ -92,7 +92,7 @@ func TestCordon(t *testing.T) {
 	before := h.made("before", class)
 	call := func(verb, want string) {
 		t.Helper()
-		h.call("pool", verb, "fast").Ends(0, "pool fast "+want+"\n")
+		h.cordons(verb, want)
 	}
 	call("cordon", "cordoned")
 	call("cordon", "already cordoned")
@@ -107,4 +107,12 @@ func TestCordon(t *testing.T) {
 	call("uncordon", "uncordoned")
 	w.Bound("data")
 	w.Bound("later")
+}
+
+// cordons calls "pool cordon" or "pool uncordon", which says that alone.
+func (h *host) cordons(verb, want string) {
+	h.w.Helper()
+	if out := h.call("pool", verb, "fast").Ends(0).Out; out != "pool fast "+want+"\n" {
+		h.w.Errorf("%s: %q", verb, out)
+	}
 }
