@@ -51,7 +51,8 @@ func number[T any](most int64, take func(*T, int64)) func(*T, any) error {
 func (l *loader) finishQuota(d *draft) {
 	switch {
 	case d.Scope == plan.ScopeEveryNode && d.Quota == plan.QuotaCeph:
-		l.refuse(l.where(d, "quota"), "a volume of scope %q has a directory on each node: this would limit only one", d.Scope)
+		l.refuse(l.where(d, "quota"),
+			"a volume of scope %q has a directory on each node: this would limit only one", d.Scope)
 	case d.Scope == plan.ScopeShared && d.Quota == plan.QuotaProject:
 		l.refuse(l.where(d, "quota"), "%q is for filesystems of one node, and the pool's scope is %q", d.Quota, d.Scope)
 	}

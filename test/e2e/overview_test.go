@@ -90,12 +90,8 @@ func now() string { return time.Now().UTC().Format(time.RFC3339) }
 func TestCordon(t *testing.T) {
 	w, h, class := oneHost(t)
 	before := h.made("before", class)
-	call := func(verb, want string) {
-		t.Helper()
-		h.cordons(verb, want)
-	}
-	call("cordon", "cordoned")
-	call("cordon", "already cordoned")
+	h.cordons("cordon", "cordoned")
+	h.cordons("cordon", "already cordoned")
 	w.refused(w.claim("data", class, "8Mi"), "PoolCordoned")
 	for _, command := range []string{"status", "check"} {
 		h.call(command).Ends(3, "cordoned", "hint: to have new volumes again")
@@ -104,7 +100,7 @@ func TestCordon(t *testing.T) {
 	h.stop()
 	h.run()
 	w.refused(w.claim("later", class, "8Mi"), "PoolCordoned")
-	call("uncordon", "uncordoned")
+	h.cordons("uncordon", "uncordoned")
 	w.Bound("data")
 	w.Bound("later")
 }

@@ -132,7 +132,8 @@ func Scarce(p Pool) string {
 func takes(p Pool) float64 { return part(uint64(p.Taken), uint64(p.Range)) }
 
 func scarce(p Pool) string {
-	return fmt.Sprintf("%d of the %d projects in quota_ids are taken, and each volume needs one; volumes of the pool have %d", p.Taken, p.Range, len(p.Volumes))
+	return fmt.Sprintf("%d of the %d projects in quota_ids are taken, and each volume needs one; "+
+		"volumes of the pool have %d", p.Taken, p.Range, len(p.Volumes))
 }
 
 // Nearly is the sentence about a volume that is nearly full.

@@ -189,7 +189,8 @@ func growthDoesNotFit(f ExpandFacts) (Verdict, bool) {
 	if f.everyNode() && f.Age < takeOverAfter {
 		return Verdict{Action: Wait, After: takeOverAfter - f.Age}, true
 	}
-	return f.infeasible(ReasonNotEnoughSpace, spaceMissing(*f.Pool, target, f.Room)+", including "+words.Size(kept)+" to this one"), true
+	missing := spaceMissing(*f.Pool, target, f.Room) + ", including " + words.Size(kept) + " to this one"
+	return f.infeasible(ReasonNotEnoughSpace, missing), true
 }
 
 func (f ExpandFacts) waits(reason, message string) Verdict {

@@ -233,7 +233,8 @@ func overrideQuota(class, value string, pool Pool) (string, *Refusal) {
 	case err != nil:
 		return "", refuse(ReasonBadParameter, "class %s: %s: %q is neither true nor false", class, paramCephFS, value)
 	case ceph && pool.Scope == ScopeEveryNode:
-		return "", refuse(ReasonBadParameter, "class %s: %s: a volume of scope %s has a directory on each node: this would limit only one", class, paramCephFS, pool.Scope)
+		return "", refuse(ReasonBadParameter,
+			"class %s: %s: a volume of scope %s has a directory on each node: this would limit only one", class, paramCephFS, pool.Scope)
 	case ceph && pool.Quota == QuotaProject:
 		return "", refuse(ReasonBadParameter, "class %s: %s: pool %s has quota = %q", class, paramCephFS, pool.Name, pool.Quota)
 	case ceph:
