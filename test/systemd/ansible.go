@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,14 +33,6 @@ func metricsOf(i int) int { return 9821 + i }
 
 // late is the node whose disk is missing at first.
 const late = "node-c"
-
-// forAnsible has what an administrator reaches a host by.
-func forAnsible() inputs {
-	i := base
-	more := []string{"openssh-server", "sudo", "python3", "python3-apt"}
-	i.packages = slices.Concat(i.packages, more)
-	return i
-}
 
 func (e *environment) prepareFleet() {
 	e.prepareMachine(false)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -19,25 +18,6 @@ var cockpitStory = []step{
 	{"chromium reads the page, as an administrator and as another user", cockpitRead},
 	{"the page's .deb goes, and leaves nothing", cockpitGoes},
 	{"the page's .rpm wants Cockpit and the program, has the .deb's files, and leaves nothing", cockpitRPM},
-}
-
-// forCockpit has Cockpit with its shell, and what makes a user an administrator there.
-func forCockpit() inputs {
-	i := base
-	i.packages = append(i.packages[:len(i.packages):len(i.packages)],
-		"cockpit-ws", "cockpit-bridge", "cockpit-system", "sudo")
-	return i
-}
-
-func (e *environment) prepareCockpit() {
-	e.prepareMachine(false)
-	e.Must(e.passPackages("packages", "cockpit"), "passing the packages")
-	var err error
-	e.cluster, err = cluster.Start(e.ctx, cluster.Options{Dir: filepath.Join(e.dir, "plane")})
-	e.Must(err, "starting the control plane")
-	e.Must(e.m.boot(e.ctx), "booting")
-	e.Must(e.cluster.AddNode(e.ctx, node, nil), "a Node")
-	e.Must(e.passKubectl(), "passing kubectl")
 }
 
 const (

@@ -6,13 +6,11 @@ import (
 	"path"
 	"strings"
 
-	spec "github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
-	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )
 
@@ -36,35 +34,25 @@ func csi(e *environment) {
 	e.says(e.docs("csi.md", "Switching it on"), service)
 	e.sh("kubectl delete -f csinode.yaml")
 	e.is("stat -c '%a %U' "+ownSocket+" "+findSocket, "600 root\n600 root")
-	plugin, err := registration.NewRegistrationClient(e.connect(findSocket)).GetInfo(e.ctx, &registration.InfoRequest{})
-	if err != nil || plugin.Name != service || plugin.Endpoint != ownSocket {
-		e.Fatalf("the registration: %v, %v", plugin, err)
-	}
+	e.serves(service)
 	e.sandboxOfTheDriver()
 	k := e.kubelet(service)
-	e.Must(k.publish("u-1", v), "publishing")
+	e.publishVolume(k, "u-1", v)
 	e.is("cat "+target+"/file", "data") // in the host's mount namespace
 	before := e.sh("stat -c %i " + ownSocket + " " + findSocket)
 	e.sh("systemctl stop " + service + "; systemctl restart " + driver + ".service")
 	e.is("stat -c %i "+ownSocket+" "+findSocket, before)
 	e.is("cat "+target+"/file", "data")
-	e.Must(k.publish("u-1", v), "publishing again, without the daemon")
+	e.publishVolume(k, "u-1", v) // again, without the daemon
 	e.unmount()
-	e.Must(k.unpublish("u-1", v), "unpublishing without the pool")
-	if err := k.publish("u-1", v); err == nil || !strings.Contains(err.Error(), "is closed: /srv/fast is not a mount point") {
+	e.unpublishVolume(k, "u-1", v) // without the pool
+	if err := k.Publish(e.ctx, "u-1", v); err == nil || !strings.Contains(err.Error(), "is closed: /srv/fast is not a mount point") {
 		e.Fatalf("without the pool: %v", err)
 	}
 	e.sh("mount /srv/fast; systemctl start " + service)
 	e.status("2 of 2 pools open")
 	e.kubeletElsewhere()
 	e.drop("for-csi")
-}
-
-// connect is a connection to a socket of the machine.
-func (e *environment) connect(socket string) *grpc.ClientConn {
-	c, err := grpc.NewClient("unix://"+e.outside(socket), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	e.Must(err, "a connection")
-	return c
 }
 
 // outside is the path of a file of the machine, mounted or not, seen from here.
@@ -74,20 +62,8 @@ func (e *environment) outside(file string) string {
 
 // sandboxOfTheDriver: root with two capabilities, in the host's mount namespace, without a network.
 func (e *environment) sandboxOfTheDriver() {
-	pid := e.sh("systemctl show -P MainPID " + driver)
-	status := e.sh("cat /proc/" + pid + "/status")
-	const two = 1<<2 | 1<<21 // dac_read_search 2, sys_admin 21
-	for _, set := range []string{"CapEff", "CapBnd", "CapPrm"} {
-		e.says(status, fmt.Sprintf("%s:\t%016x", set, two))
-	}
-	e.says(strings.Join(strings.Fields(status), " "), "NoNewPrivs: 1", "Seccomp: 2")
-	e.is("readlink /proc/"+pid+"/ns/mnt", e.sh("readlink /proc/1/ns/mnt"))
-	e.sh("systemd-analyze security --threshold=37 --no-pager " + driver + ".service")
-	for line := range strings.Lines(status) {
-		if strings.HasPrefix(line, "VmRSS:") {
-			fmt.Printf("         the CSI driver: %s\n", strings.Join(strings.Fields(line), " "))
-		}
-	}
+	e.confined(driver, "root", 1<<2|1<<21, 37) // dac_read_search 2, sys_admin 21
+	e.is("readlink /proc/$(systemctl show -P MainPID "+driver+")/ns/mnt", e.sh("readlink /proc/1/ns/mnt"))
 }
 
 // kubeletElsewhere: the generator writes the sockets' paths, and stopping the sockets' unit takes
@@ -117,8 +93,8 @@ func inlineVolumes(e *environment) {
 	e.status("2 of 2 pools open")
 	k := e.kubelet(service)
 	stays, ends, late := e.scratch("u-stays"), e.scratch("u-ends"), e.scratch("u-late")
-	e.Must(k.publish("u-stays", stays), "publishing an inline volume")
-	e.Must(k.publish("u-ends", ends), "publishing an inline volume")
+	e.publishVolume(k, "u-stays", stays)
+	e.publishVolume(k, "u-ends", ends)
 	e.is("findmnt -no FSROOT --mountpoint "+target("u-stays", stays), "/"+stays.PV) // in the host's mount namespace
 	e.sh("echo data > " + target("u-stays", stays) + "/file; cp " + target("u-stays", stays) + "/file " + target("u-ends", ends))
 	e.says(e.sh("hostpath-provisioner volumes | grep "+stays.PV), "inline", "default/pod")
@@ -128,9 +104,9 @@ func inlineVolumes(e *environment) {
 	e.sh("systemctl start " + service)
 	e.eventually("test -e /srv/fast/"+ends.PV+" || echo gone", "gone")
 	e.is("cat "+target("u-stays", stays)+"/file", "data\nmore")
-	e.Must(k.publish("u-late", late), "publishing what waited for the daemon")
-	e.Must(k.unpublish("u-late", late), "unpublishing")
-	e.Must(k.unpublish("u-stays", stays), "unpublishing")
+	e.publishVolume(k, "u-late", late) // which waited for the daemon
+	e.unpublishVolume(k, "u-late", late)
+	e.unpublishVolume(k, "u-stays", stays)
 	e.eventually("find /srv/fast -maxdepth 1 -name 'csi-*' | wc -l", "0")
 	e.eventually("hostpath-provisioner volumes | grep -c inline || true", "0")
 	e.sh("systemctl disable --now " + driver + ".socket; rm " + site + "; systemctl daemon-reload; systemctl restart " + service)
@@ -140,12 +116,11 @@ func inlineVolumes(e *environment) {
 // withoutDaemon has a new pod refused after a time in which the daemon could have been started
 // again. Meanwhile all goes on that needs none, and the cluster's side is switched on by the page,
 // and off.
-func (e *environment) withoutDaemon(k kubelet, stays, ends, late csinode.Volume) {
+func (e *environment) withoutDaemon(k *csinode.Service, stays, ends, late csinode.Volume) {
 	refused := make(chan error, 1)
-	e.sh("mkdir -p $(dirname " + target("u-late", late) + ")")
-	go func() { refused <- k.askToPublish("u-late", late) }()
+	go func() { refused <- k.Publish(e.ctx, "u-late", late) }()
 	e.sh("echo more >> " + target("u-stays", stays) + "/file")
-	e.Must(k.unpublish("u-ends", ends), "unpublishing without the daemon")
+	e.unpublishVolume(k, "u-ends", ends)
 	e.is("cat /srv/fast/"+ends.PV+"/file", "data")
 	e.block(1, "csi.md", inlinePage)
 	e.is("kubectl get csidriver "+service+" -o jsonpath='{.spec.volumeLifecycleModes}'", `["Persistent","Ephemeral"]`)
@@ -156,7 +131,7 @@ func (e *environment) withoutDaemon(k kubelet, stays, ends, late csinode.Volume)
 	}
 	e.sh("systemctl restart " + driver + ".service")
 	e.is("cat "+target("u-stays", stays)+"/file", "data\nmore")
-	e.Must(k.publish("u-stays", stays), "publishing again, without the daemon")
+	e.publishVolume(k, "u-stays", stays)
 }
 
 // scratch is the volume of the page's pod, for a pod of this UID. This pool is smaller than the
@@ -177,41 +152,12 @@ const (
 	inPlaceConfig = "/etc/hostpath-provisioner/conf.d/50-kubevirt.toml"
 )
 
-// theirs are a class and a bound claim as kubevirt's driver and its provisioner leave them.
-const theirs = `apiVersion: storage.k8s.io/v1
+// theirDriverObject is what kubevirt's operator leaves.
+const theirDriverObject = `---
+apiVersion: storage.k8s.io/v1
 kind: CSIDriver
 metadata: {name: kubevirt.io.hostpath-provisioner}
 spec: {attachRequired: false, podInfoOnMount: true, storageCapacity: true}
----
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: csi-hostpath}
-provisioner: kubevirt.io.hostpath-provisioner
-volumeBindingMode: WaitForFirstConsumer
----
-apiVersion: v1
-kind: PersistentVolume
-metadata:
-  name: pvc-of-kubevirt
-  annotations: {pv.kubernetes.io/provisioned-by: kubevirt.io.hostpath-provisioner}
-  finalizers: [external-provisioner.volume.kubernetes.io/finalizer]
-spec:
-  accessModes: [ReadWriteOnce]
-  capacity: {storage: 1Mi}
-  storageClassName: csi-hostpath
-  persistentVolumeReclaimPolicy: Retain
-  claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: default, name: vm}
-  csi: {driver: kubevirt.io.hostpath-provisioner, volumeHandle: pvc-of-kubevirt}
-  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.hostpath.csi/node, operator: In, values: [node-a]}]}]}}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: vm, namespace: default}
-spec:
-  accessModes: [ReadWriteOnce]
-  resources: {requests: {storage: 1Mi}}
-  storageClassName: csi-hostpath
-  volumeName: pvc-of-kubevirt
 `
 
 // profile is a StorageProfile as CDI makes one for a class that it does not know, and as much of
@@ -269,7 +215,9 @@ const (
 func inPlace(e *environment) {
 	const dir = "/var/hpvolumes/csi/pvc-of-kubevirt"
 	e.put(inPlaceConfig, e.text("csi.md", inPlacePage, "toml"))
-	e.put("/theirs.yaml", theirs)
+	volume := cluster.Kubevirt(namespace, "vm", node,
+		storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimRetain, "")
+	e.put("/theirs.yaml", string(volume)+theirDriverObject)
 	e.sh(`mkdir -p /var/hpvolumes; truncate -s 64M /images/legacy; mkfs.ext4 -q /images/legacy
 		echo '/images/legacy /var/hpvolumes ext4 loop,nofail 0 2' >> /etc/fstab; systemctl daemon-reload; mount /var/hpvolumes
 		mkdir -p ` + dir + `; chmod 0777 ` + dir + `; echo data > ` + dir + `/file
@@ -318,12 +266,12 @@ func withoutKubevirt(config string) string {
 // serves asks the service on a driver's sockets who it is, as kubelet does, and where its pods may
 // be.
 func (e *environment) serves(name string) {
-	socket := path.Join(kubeletRoot, "plugins", name, "csi.sock")
-	plugin, err := registration.NewRegistrationClient(e.connect(path.Join(kubeletRoot, "plugins_registry", name+"-reg.sock"))).GetInfo(e.ctx, &registration.InfoRequest{})
-	if err != nil || plugin.Name != name || plugin.Endpoint != socket {
-		e.Fatalf("the registration of %s: %v, %v", name, plugin, err)
+	k := e.kubelet(name)
+	plugin, endpoint, err := k.Registered(e.ctx)
+	if err != nil || plugin != name || endpoint != path.Join(kubeletRoot, "plugins", name, "csi.sock") {
+		e.Fatalf("the registration of %s: %s, %s, %v", name, plugin, endpoint, err)
 	}
-	info, err := spec.NewNodeClient(e.connect(socket)).NodeGetInfo(e.ctx, &spec.NodeGetInfoRequest{})
+	info, err := k.Info(e.ctx)
 	e.Must(err, "asking "+name+" for its node")
 	want := ""
 	if name == kubevirt {
@@ -337,16 +285,16 @@ func (e *environment) serves(name string) {
 // publishTheirs has the adopted volume mounted by the driver of its object, and by no other.
 func (e *environment) publishTheirs(pv string) csinode.Volume {
 	v := csinode.Volume{PV: pv}
-	if err := e.kubelet(service).publish("u-2", v); err == nil || !strings.Contains(err.Error(), "not recorded on this node") {
+	if err := e.kubelet(service).Publish(e.ctx, "u-2", v); err == nil || !strings.Contains(err.Error(), "not recorded on this node") {
 		e.Fatalf("our own driver: %v", err)
 	}
-	e.Must(e.kubelet(kubevirt).publish("u-2", v), "publishing an adopted volume")
+	e.publishVolume(e.kubelet(kubevirt), "u-2", v)
 	return v
 }
 
 // putAway leaves the machine to the other steps as it was.
 func (e *environment) putAway(v csinode.Volume) {
-	e.Must(e.kubelet(service).unpublish("u-2", v), "unpublishing")
+	e.unpublishVolume(e.kubelet(service), "u-2", v)
 	e.sh(fmt.Sprintf(`systemctl disable --now %s.socket; rm %s /var/lib/hostpath-provisioner/state/pools/legacy.json; systemctl daemon-reload; systemctl restart %s
 		kubectl patch pv pvc-of-kubevirt --type merge -p '{"metadata":{"finalizers":null}}'
 		kubectl delete -f theirs.yaml --wait=false; kubectl label node %s %s-

@@ -11,10 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	spec "github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/grpc"
-
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/image"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -101,17 +99,14 @@ func (e *environment) images() {
 // saveImage writes the archive of one that kubeadm asks for.
 func (e *environment) saveImage(name string) error {
 	program, _, _ := strings.Cut(filepath.Base(name), ":")
-	for _, ours := range inImages {
-		if program != ours {
-			continue
-		}
-		i, err := image.Program(name, built(program), program)
-		if err != nil {
-			return err
-		}
-		return i.Save(filepath.Join(e.m.shared, "images", program))
+	if !slices.Contains(inImages, program) {
+		return e.saveBusybox(name)
 	}
-	return e.saveBusybox(name)
+	i, err := image.Program(name, built(program), program)
+	if err != nil {
+		return err
+	}
+	return i.Save(filepath.Join(e.m.shared, "images", program))
 }
 
 func (e *environment) saveBusybox(name string) error {
@@ -156,46 +151,28 @@ func away(e *environment) {
 
 const kubeletRoot = "/var/lib/kubelet"
 
-// kubelet calls a driver of the machine, and has the directories of its pods there.
-type kubelet struct {
-	*environment
-	node spec.NodeClient
-}
-
-func (e *environment) kubelet(driver string) kubelet {
-	return kubelet{e, spec.NewNodeClient(e.connect(path.Join(kubeletRoot, "plugins", driver, "csi.sock")))}
+// kubelet calls a driver of the machine.
+func (e *environment) kubelet(driver string) *csinode.Service {
+	o := csinode.Options{Within: e.outside("/"), Root: kubeletRoot, Driver: driver}
+	s, err := o.Connect()
+	e.Must(err, "a connection")
+	return s
 }
 
 // target is where a pod has a volume.
 func target(pod string, v csinode.Volume) string {
-	return path.Join(kubeletRoot, "pods", pod, "volumes/kubernetes.io~csi", cmp.Or(v.Name, v.PV), "mount")
+	return csinode.Options{Root: kubeletRoot}.Target(pod, cmp.Or(v.Name, v.PV))
 }
 
-// publish makes the pod's directory, and has the volume mounted in it.
-func (k kubelet) publish(pod string, v csinode.Volume) error {
-	k.sh("mkdir -p " + path.Dir(target(pod, v)))
-	return k.askToPublish(pod, v)
+// publishVolume has a volume mounted for a pod.
+func (e *environment) publishVolume(k *csinode.Service, pod string, v csinode.Volume) {
+	e.Must(k.Publish(e.ctx, pod, v), "publishing")
 }
 
-// askToPublish is the call alone, for another goroutine than that of the steps.
-func (k kubelet) askToPublish(pod string, v csinode.Volume) error {
-	_, err := k.node.NodePublishVolume(k.ctx, &spec.NodePublishVolumeRequest{
-		VolumeId: v.PV, TargetPath: target(pod, v), Readonly: v.ReadOnly, VolumeContext: v.Attributes,
-		VolumeCapability: &spec.VolumeCapability{
-			AccessType: &spec.VolumeCapability_Mount{Mount: &spec.VolumeCapability_MountVolume{}},
-			AccessMode: &spec.VolumeCapability_AccessMode{Mode: spec.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER},
-		},
-	}, grpc.WaitForReady(true))
-	return err
-}
-
-// unpublish has a volume unmounted, with its directory, and removes the pod's as kubelet does.
-func (k kubelet) unpublish(pod string, v csinode.Volume) error {
-	_, err := k.node.NodeUnpublishVolume(k.ctx, &spec.NodeUnpublishVolumeRequest{VolumeId: v.PV, TargetPath: target(pod, v)}, grpc.WaitForReady(true))
-	if err == nil {
-		k.sh("test ! -e " + target(pod, v) + "; find " + path.Join(kubeletRoot, "pods", pod) + " -depth -type d -delete")
-	}
-	return err
+// unpublishVolume has it unmounted, with its directory, and removes the pod's as kubelet does.
+func (e *environment) unpublishVolume(k *csinode.Service, pod string, v csinode.Volume) {
+	e.Must(k.UnpublishInline(e.ctx, pod, v), "unpublishing")
+	e.sh("test ! -e " + target(pod, v) + "; find " + path.Join(kubeletRoot, "pods", pod) + " -depth -type d -delete")
 }
 
 // address is the node's. A kubelet takes none of 127/8.
@@ -244,13 +221,6 @@ evictionHard: {memory.available: "0%", nodefs.available: "0%", nodefs.inodesFree
 `,
 }
 
-// sysctls are what a kubelet sets at its start (setupKernelTunables in pkg/kubelet/cm). They belong
-// to the whole machine, so the node has files in their place that hold what it wants.
-var sysctls = map[string]string{
-	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
-	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
-}
-
 // makeNode makes the machine one that kubeadm takes: containerd and kubelet as services. Containers
 // lie on a tmpfs, because the machine's own disk is an overlay, which takes no other upon it.
 func (e *environment) makeNode() {
@@ -259,9 +229,9 @@ func (e *environment) makeNode() {
 		e.put(name, strings.ReplaceAll(nodeFiles[name], "PAUSE", pause))
 	}
 	var shield strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
+	for name, value := range hosttest.KubeletSysctls {
 		file := "/run/sysctls/" + strings.ReplaceAll(name, "/", ".")
-		fmt.Fprintf(&shield, "echo %s >%s; mount --bind %s /proc/sys/%s\n", sysctls[name], file, file, name)
+		fmt.Fprintf(&shield, "echo %s >%s; mount --bind %s /proc/sys/%s\n", value, file, file, name)
 	}
 	e.sh("mkdir /run/sysctls; " + shield.String())
 	e.sh(`for dir in containerd kubelet etcd; do mkdir -p /var/lib/$dir; mount -t tmpfs node /var/lib/$dir; done

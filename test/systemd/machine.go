@@ -82,15 +82,9 @@ func (m *machine) boot(ctx context.Context) error {
 		"--capability=all", "--system-call-filter=@mount @raw-io @privileged seccomp landlock_create_ruleset landlock_add_rule landlock_restrict_self quotactl_fd add_key keyctl bpf",
 		"--bind-ro=" + m.shared + ":/shared", "--resolv-conf=off", "--timezone=off",
 	}
-	log, err := os.OpenFile(filepath.Join(m.dir, "console"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	nspawn := exec.Command("/bin/sh", append([]string{"-c", enter + `exec systemd-nspawn "$@"`, "sh"}, args...)...)
 	nspawn.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY="+m.unified())
-	nspawn.Stdout, nspawn.Stderr = log, log
-	if m.nspawn, err = process.Start(nspawn); err != nil {
+	if m.nspawn, err = process.StartLogged(nspawn, filepath.Join(m.dir, "console")); err != nil {
 		return err
 	}
 	return m.wait(ctx)
@@ -220,27 +214,13 @@ func (m *machine) makeCgroups() (enter string, err error) {
 func (m *machine) dropCgroups() (err error) {
 	for _, top := range m.cgroups {
 		for range 100 {
-			if err = removeCgroups(top); err == nil {
+			if err = hosttest.RemoveCgroups(top); err == nil {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
 	return err
-}
-
-// removeCgroups removes a tree of cgroups, from its leaves.
-func removeCgroups(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			err = errors.Join(err, removeCgroups(filepath.Join(dir, e.Name())))
-		}
-	}
-	return errors.Join(err, syscall.Rmdir(dir))
 }
 
 // inputs are what a tree is made of; a change makes another tree.
@@ -259,17 +239,9 @@ var base = inputs{
 	removed: "/usr/share/doc/* /usr/share/locale/*",
 }
 
-// forPods has a container runtime, too, and its network plugins.
-func forPods() inputs {
-	i := base
-	i.packages = append(slices.Clone(i.packages), "containerd", "runc", "containernetworking-plugins", "iproute2", "busybox-static", "kmod")
-	return i
-}
-
-// forRepositories has dnf, and what the page fetches a file with.
-func forRepositories() inputs {
-	i := base
-	i.packages = append(slices.Clone(i.packages), "dnf", "gnupg", "curl")
+// with has more packages.
+func (i inputs) with(packages ...string) inputs {
+	i.packages = slices.Concat(i.packages, packages)
 	return i
 }
 

@@ -197,13 +197,19 @@ func (e *environment) older(packages, end string) string {
 	return e.sh("ls /shared/repositories/first/" + packages + "/*" + end + " | sed 's,.*/hostpath-provisioner[_-],,; s," + end + ",,'")
 }
 
-func aptVersions(e *environment) {
-	e.sh(aptGet + "install hostpath-provisioner=" + e.older("apt/pool", "_amd64.deb"))
+// thereAndBack goes to the older version by a command, and on to the newer one.
+func (e *environment) thereAndBack(back, on string) {
+	e.sh(back)
 	if said := e.sh("hostpath-provisioner version"); strings.Contains(said, "+after.") {
 		e.Fatalf("after going back: %s", said)
 	}
-	e.sh(aptGet + "upgrade")
+	e.sh(on)
 	e.says(e.sh("hostpath-provisioner version"), "+after.")
+}
+
+func aptVersions(e *environment) {
+	older := e.older("apt/pool", "_amd64.deb")
+	e.thereAndBack(aptGet+"install hostpath-provisioner="+older, aptGet+"upgrade")
 }
 
 func aptRefuses(e *environment) {
@@ -239,12 +245,8 @@ func dnfInstall(e *environment) {
 }
 
 func dnfVersions(e *environment) {
-	e.sh("dnf -y downgrade hostpath-provisioner-" + e.older("rpm/packages", ".x86_64.rpm"))
-	if said := e.sh("hostpath-provisioner version"); strings.Contains(said, "+after.") {
-		e.Fatalf("after going back: %s", said)
-	}
-	e.sh("dnf -y upgrade")
-	e.says(e.sh("hostpath-provisioner version; rpm -V hostpath-provisioner"), "+after.")
+	older := e.older("rpm/packages", ".x86_64.rpm")
+	e.thereAndBack("dnf -y downgrade hostpath-provisioner-"+older, "dnf -y upgrade; rpm -V hostpath-provisioner")
 }
 
 // dnfRemoves: also what the scriptlets made. It fails when a directory is not named in nfpm.yaml.

@@ -87,19 +87,13 @@ func install(e *environment) {
 	e.sample(ours, "install.md", "Debian and Ubuntu", 0)
 	e.says(said, "/etc/systemd/system/hostpath-provisioner.service comes before the unit", "chcon")
 	e.docs("install.md", "An old unit of the same name")
-	for unit, want := range map[string]string{service: "disabled", service + "-check": "disabled", service + "-metrics.socket": "disabled", looks + ".socket": "static", looks: "static", driver + ".socket": "disabled", driver: "static"} {
-		if got, _ := e.try("systemctl is-enabled " + unit); strings.TrimSpace(got) != want {
-			e.Fatalf("%s is %s, want %s", unit, got, want)
-		}
-		if got, _ := e.try("systemctl is-active " + unit); strings.TrimSpace(got) != "inactive" {
-			e.Fatalf("%s is %s", unit, got)
-		}
-	}
+	enabled := service + " " + service + "-check " + service + "-metrics.socket " + driver + ".socket "
+	static := looks + ".socket " + looks + " " + driver
+	e.is("systemctl is-enabled "+enabled+" | uniq -c | tr -s ' '", "4 disabled")
+	e.is("systemctl is-enabled "+static+" | uniq -c | tr -s ' '", "3 static")
+	e.is("systemctl is-active "+enabled+static+" | uniq -c | tr -s ' '", "7 inactive")
 	e.sh("getent passwd hostpath-provisioner && test -s /usr/share/man/man8/hostpath-provisioner.8.gz && test -s /usr/share/man/man8/hostpath-provisioner-check.8.gz && hostpath-provisioner version")
-	out := e.sh("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-mountpoint.socket hostpath-provisioner-csi.service hostpath-provisioner-csi.socket 2>&1 | grep hostpath || true")
-	if out != "" {
-		e.Fatalf("systemd-analyze verify: %s", out)
-	}
+	e.is("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-mountpoint.socket hostpath-provisioner-csi.service hostpath-provisioner-csi.socket 2>&1 | grep hostpath || true", "")
 }
 
 // It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no
@@ -133,34 +127,33 @@ func (e *environment) linkDisk() {
 
 // It fails when a capability is taken from the unit.
 func sandbox(e *environment) {
-	status := e.sh("cat /proc/$(systemctl show -P MainPID " + service + ")/status")
-	uid := e.sh("id -u hostpath-provisioner")
-	e.says(strings.Join(strings.Fields(status), " "), fmt.Sprintf("Uid: %[1]s %[1]s %[1]s %[1]s", uid), "NoNewPrivs: 1", "Seccomp: 2")
 	// cap_chown 0, dac_override 1, fowner 3, fsetid 4, linux_immutable 9 (linux/capability.h)
-	const five = 1<<0 | 1<<1 | 1<<3 | 1<<4 | 1<<9
-	for _, set := range []string{"CapEff", "CapBnd", "CapPrm"} {
-		e.says(status, fmt.Sprintf("%s:\t%016x", set, five))
-	}
-	e.says(e.sh("systemd-analyze security --threshold=20 --no-pager "+service+".service; systemd-analyze security --threshold=20 --no-pager "+service+"-check.service"), "exposure level")
+	e.confined(service, service, 1<<0|1<<1|1<<3|1<<4|1<<9, 20)
+	const exposure = "systemd-analyze security --threshold=20 --no-pager "
+	e.says(e.sh(exposure+service+"-check.service"), "exposure level")
 	e.sandboxOfTheLooker()
+}
+
+// confined wants the process of a service to be a user's, with these capabilities, and the exposure
+// of its unit to be a tenth of this at most.
+func (e *environment) confined(service, user string, capabilities uint64, exposure int) {
+	status := e.sh("cat /proc/$(systemctl show -P MainPID " + service + ")/status")
+	for _, set := range []string{"CapEff", "CapBnd", "CapPrm"} {
+		e.says(status, fmt.Sprintf("%s:\t%016x", set, capabilities))
+	}
+	words := strings.Join(strings.Fields(status), " ")
+	uid := fmt.Sprintf("Uid: %[1]s %[1]s %[1]s %[1]s", e.sh("id -u "+user))
+	e.says(words, uid, "NoNewPrivs: 1", "Seccomp: 2")
+	e.sh(fmt.Sprintf("systemd-analyze security --threshold=%d --no-pager %s.service", exposure, service))
+	_, memory, _ := strings.Cut(words, "VmRSS: ")
+	memory, _, _ = strings.Cut(memory, " kB")
+	fmt.Printf("         %s: %s KiB resident\n", service, memory)
 }
 
 // sandboxOfTheLooker: the service that the daemon's question started. It fails when User= is taken
 // from its unit.
 func (e *environment) sandboxOfTheLooker() {
-	status := e.sh("cat /proc/$(systemctl show -P MainPID " + looks + ")/status")
-	uid := e.sh("id -u hostpath-mountpoint")
-	e.says(strings.Join(strings.Fields(status), " "), fmt.Sprintf("Uid: %[1]s %[1]s %[1]s %[1]s", uid), "NoNewPrivs: 1", "Seccomp: 2")
-	const two = 1<<2 | 1<<21 // dac_read_search 2, sys_admin 21
-	for _, set := range []string{"CapEff", "CapBnd", "CapPrm"} {
-		e.says(status, fmt.Sprintf("%s:\t%016x", set, two))
-	}
-	e.sh("systemd-analyze security --threshold=13 --no-pager " + looks + ".service")
-	for line := range strings.Lines(status) {
-		if strings.HasPrefix(line, "VmRSS:") {
-			fmt.Printf("         what looks under mount points: %s\n", strings.Join(strings.Fields(line), " "))
-		}
-	}
+	e.confined(looks, "hostpath-mountpoint", 1<<2|1<<21, 13) // dac_read_search 2, sys_admin 21
 	e.is("stat -c '%a %U %G' /run/"+looks+".socket", "660 root "+service)
 }
 

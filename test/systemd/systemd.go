@@ -107,17 +107,24 @@ type tale struct {
 func chosen() tale {
 	switch strings.Join(os.Args[1:], " ") {
 	case "kubeadm":
-		return tale{forPods(), (*environment).prepareZero, zero}
+		// A container runtime, and its network plugins.
+		tree := base.with("containerd", "runc", "containernetworking-plugins", "iproute2", "busybox-static", "kmod")
+		return tale{tree, (*environment).prepareZero, zero}
 	case "repository":
-		return tale{forRepositories(), (*environment).prepareRepositories, repositories}
+		// dnf, and what the page fetches a file with.
+		return tale{base.with("dnf", "gnupg", "curl"), (*environment).prepareRepositories, repositories}
 	case "ansible":
-		return tale{forAnsible(), (*environment).prepareFleet, fleet}
+		// What an administrator reaches a host by.
+		tree := base.with("openssh-server", "sudo", "python3", "python3-apt")
+		return tale{tree, (*environment).prepareFleet, fleet}
 	case "sysext":
-		return tale{base, (*environment).prepare, extended}
+		return tale{base, withPackages("packages", "packages-newer"), extended}
 	case "cockpit":
-		return tale{forCockpit(), (*environment).prepareCockpit, cockpitStory}
+		// Cockpit with its shell, and what makes a user an administrator there.
+		tree := base.with("cockpit-ws", "cockpit-bridge", "cockpit-system", "sudo")
+		return tale{tree, withPackages("packages", "cockpit"), cockpitStory}
 	}
-	return tale{base, (*environment).prepare, story}
+	return tale{base, withPackages("packages", "packages-newer"), story}
 }
 
 const (
@@ -186,16 +193,17 @@ func (e *environment) addMachine(name string) {
 	e.m, e.all = m, append(e.all, m)
 }
 
-// prepare starts what the story of the packages needs: the control plane, and the machine with
-// them.
-func (e *environment) prepare() {
-	e.prepareMachine(false)
-	started := e.startCluster()
-	e.Must(e.passPackages("packages", "packages-newer"), "passing the packages")
-	e.Must(e.m.boot(e.ctx), "booting")
-	e.Must(<-started, "starting the control plane")
-	e.Must(e.cluster.AddNode(e.ctx, node, nil), "a Node")
-	e.Must(e.passKubectl(), "passing kubectl")
+// withPackages starts what a story of packages needs: the control plane, and the machine with them.
+func withPackages(folders ...string) func(*environment) {
+	return func(e *environment) {
+		e.prepareMachine(false)
+		started := e.startCluster()
+		e.Must(e.passPackages(folders...), "passing the packages")
+		e.Must(e.m.boot(e.ctx), "booting")
+		e.Must(<-started, "starting the control plane")
+		e.Must(e.cluster.AddNode(e.ctx, node, nil), "a Node")
+		e.Must(e.passKubectl(), "passing kubectl")
+	}
 }
 
 // startCluster starts the control plane, which is there after the channel's value.
