@@ -3,7 +3,6 @@ package nodes
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -72,7 +71,7 @@ func sweepCgroups(own int) error {
 		errs = append(errs, err)
 		for _, dir := range found {
 			if mayRemove(filepath.Base(dir), own, alive) {
-				errs = append(errs, removeCgroup(dir))
+				errs = append(errs, hosttest.RemoveCgroups(dir))
 			}
 		}
 	}
@@ -88,23 +87,3 @@ func mayRemove(name string, own int, alive func(pid int) bool) bool {
 }
 
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
-
-// removeCgroup removes a cgroup and those below it. It stays while a process is in it. One that is
-// gone is fine: a hierarchy may have two names, such as cpu and cpu,cpuacct.
-func removeCgroup(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return syscall.Rmdir(dir)
-}

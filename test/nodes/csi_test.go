@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,18 +18,12 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // TestCSI is the story of volumes with source csi, on one node.
 func TestCSI(t *testing.T) {
-	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
-	t.Cleanup(w.post)
 	c := &csiNode{driver: provisioner}
-	for _, step := range []struct {
-		title string
-		do    func(context.Context, *environment)
-	}{
+	tell(t, usual, []step{
 		{"a real control plane", startCluster},
 		{"a node with kubelet and containerd", c.oneNode},
 		{"a claim waits for the CSIDriver, with an event", c.installWithoutDriver},
@@ -48,10 +41,7 @@ func TestCSI(t *testing.T) {
 		{"pods with inline volumes of kubevirt's driver: refused while the pool has none, with an event, and then they start", c.inlineOfKubevirt},
 		{"an inline volume that kubevirt's driver left: the pod goes on with it, and nothing removes it", c.inlineLeftByKubevirt},
 		{"everything is deleted: the pool is empty, and nothing is mounted for a pod", c.empty},
-	} {
-		w.step(t.Context(), step.title, step.do)
-	}
-	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
+	})
 }
 
 func (c *csiNode) oneNode(ctx context.Context, w *environment) {
@@ -63,18 +53,15 @@ func (c *csiNode) oneNode(ctx context.Context, w *environment) {
 }
 
 func (c *csiNode) installWithoutDriver(ctx context.Context, w *environment) {
-	manifests, err := w.a.call(w.a.file(provisioner), "manifests")
-	w.must(err, "printing the manifests")
-	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+	w.manifests(ctx)
 	w.must(w.client.StorageV1().CSIDrivers().Delete(ctx, provisioner, metav1.DeleteOptions{}), "deleting the CSIDriver")
 	w.install(ctx, w.a, 2048) // an inline volume of kubevirt's driver has no size, which is 1 GiB
 	w.class(ctx, "csi", storagev1.VolumeBindingWaitForFirstConsumer, "source", "csi", "mode", "0770")
 	claim := w.claim(ctx, "data", "csi")
 	w.createPod(ctx, w.pod("first", "data", nil, fsGroup))
-	if event := w.event(ctx, claim, "CSIDriverNotReady"); !strings.Contains(event.Message, "hostpath-provisioner manifests | kubectl apply -f -") {
-		w.Fatalf("the event does not tell what helps")
-	}
-	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests again")
+	const helps = "hostpath-provisioner manifests | kubectl apply -f -"
+	w.told(ctx, claim, "CSIDriverNotReady", helps)
+	w.manifests(ctx)
 }
 
 func (c *csiNode) write(ctx context.Context, w *environment) {
@@ -104,9 +91,7 @@ func (c *csiNode) killed(ctx context.Context, w *environment) {
 	if after.ResourceVersion != before.ResourceVersion {
 		w.Fatalf("CSINode was changed: %+v", after.Spec.Drivers)
 	}
-	if now := containerOf(w.ready(ctx, "first")); now != container {
-		w.Fatalf("pod first has another container")
-	}
+	w.keeps(ctx, "first", container)
 }
 
 // restarted prints how long kubelet is without the driver after its own restart, and without a
@@ -117,16 +102,11 @@ func (c *csiNode) restarted(ctx context.Context, w *environment) {
 	w.must(w.a.kubelet.end(syscall.SIGTERM, 30*time.Second), "stopping kubelet")
 	begin := time.Now()
 	w.must(w.a.startKubelet(), "starting kubelet")
-	w.must(eventually(ctx, "the driver's registration", func() error {
-		if c.registrations(w) == before {
-			return fmt.Errorf("the service was not told of one")
-		}
-		return nil
-	}), "waiting for kubelet")
+	c.registeredAgain(ctx, w, before)
 	w.showf("kubelet registered the driver %s after kubelet's start", time.Since(begin).Round(time.Millisecond))
 
 	registered := c.registrations(w)
-	w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
+	c.stop(w)
 	begin = time.Now()
 	c.start(w)
 	s, err := csinode.Connect(w.a.path("/var/lib/kubelet"), c.driver)
@@ -138,21 +118,15 @@ func (c *csiNode) restarted(ctx context.Context, w *environment) {
 	}
 	w.showf("the service responded %s after its start; kubelet registered it %d times more", time.Since(begin).Round(time.Millisecond), c.registrations(w)-registered)
 	w.kubeletResponds(ctx, "first")
-	if now := containerOf(w.ready(ctx, "first")); now != container {
-		w.Fatalf("pod first has another container")
-	}
+	w.keeps(ctx, "first", container)
 }
 
 func (c *csiNode) withoutDaemon(ctx context.Context, w *environment) {
-	_, code, err := w.a.daemon.Stop(ctx)
-	if err != nil || code != 0 {
-		w.Fatalf("stopping the daemon: %d, %v", code, err)
-	}
+	w.stop(ctx, w.a)
 	w.deletePod(ctx, "first")
 	w.deletePod(ctx, "second")
 	c.unmounted(w)
-	w.createPod(ctx, w.pod("third", "data", []string{"first", "second"}, fsGroup))
-	w.ready(ctx, "third")
+	w.run(ctx, w.pod("third", "data", []string{"first", "second"}, fsGroup))
 	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
 }
 
@@ -192,15 +166,13 @@ func (c *csiNode) grows(ctx context.Context, w *environment) {
 	for _, size := range []string{"9Mi", "12Mi"} {
 		w.grow(ctx, "data", size)
 	}
-	if containerOf(w.ready(ctx, "third")) != before {
-		w.Fatalf("the pod was started again")
-	}
+	w.keeps(ctx, "third", before)
 	w.settledAt(ctx, "data", "12Mi")
 }
 
 func (c *csiNode) once(ctx context.Context, w *environment) {
 	w.claimOnce(ctx, "once", "csi")
-	w.ready(ctx, w.createPod(ctx, w.pod("once-first", "once", nil, fsGroup)).Name)
+	w.run(ctx, w.pod("once-first", "once", nil, fsGroup))
 	w.refusedBy(ctx, w.pod("once-placed", "once", nil, placed(w.a), fsGroup), "FailedMount")
 	w.deleteClaim(ctx, "once", "once-first")
 }
@@ -213,9 +185,7 @@ func (c *csiNode) closed(ctx context.Context, w *environment) {
 	const sentence = `pool "fast" is closed: ` + poolDir + " is not a mount point"
 	_, err := cluster.WaitFor(ctx, w.client.CoreV1().Pods(w.namespace), pod.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	w.must(err, "waiting for the scheduler")
-	if event := w.event(ctx, pod, "FailedMount"); !strings.Contains(event.Message, sentence) {
-		w.Fatalf("the event does not say %q", sentence)
-	}
+	w.told(ctx, pod, "FailedMount", sentence)
 	w.bare(w.a)
 }
 
@@ -229,6 +199,6 @@ func (c *csiNode) empty(ctx context.Context, w *environment) {
 	w.deleteClaim(ctx, "data", "fourth")
 	w.purged(ctx, w.a)
 	c.unmounted(w)
-	w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
+	c.stop(w)
 	w.must(c.registered(ctx, w), "looking whether kubelet has the driver still")
 }

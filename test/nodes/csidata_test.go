@@ -18,7 +18,6 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/node/pause"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // csiData is the driver on two nodes. What is tried is on node-a; the scheduler would have chosen
@@ -30,13 +29,8 @@ type csiData struct {
 // TestCSIData is the story of what is in volumes with source csi: snapshots, clones, growth, and
 // volumes that are written in a pod.
 func TestCSIData(t *testing.T) {
-	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
-	t.Cleanup(w.post)
 	d := &csiData{}
-	for _, step := range []struct {
-		title string
-		do    func(context.Context, *environment)
-	}{
+	tell(t, dataLimit, []step{
 		{"a real control plane", startCluster},
 		{"two nodes, each with its own kubelet and containerd", twoNodes},
 		{"Kubernetes' snapshot-controller", startSnapshotController},
@@ -54,10 +48,7 @@ func TestCSIData(t *testing.T) {
 		{"without the daemon such a pod waits, with an event, and then starts", d.inlineWaits},
 		{"the pods go: so do their volumes, also of one that went while the daemon was away", d.inlineGone},
 		{"everything is deleted: both pools are empty, and nothing is mounted for a pod", d.empty},
-	} {
-		w.stepFor(t.Context(), dataLimit, step.title, step.do)
-	}
-	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
+	})
 }
 
 // dataLimit is for a step. After a pause nine times as long passes before the next one, and on a
@@ -74,9 +65,7 @@ inline_volumes = "64Mi"
 `
 
 func (d *csiData) install(ctx context.Context, w *environment) {
-	manifests, err := w.a.call(w.a.file(provisioner), "manifests", "--inline-volumes")
-	w.must(err, "printing the manifests")
-	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+	w.manifests(ctx, "--inline-volumes")
 	for _, h := range []*host{w.a, w.b} {
 		c := &csiNode{driver: provisioner, h: h, asked: []string{"pause.sock", "inline.sock"}}
 		w.installOn(ctx, h, storage{name: "fast", path: poolDir, fs: "xfs", mib: 512, keys: dataKeys})
@@ -112,8 +101,7 @@ while :; do n=$((n + 1)); echo $n >> log; sleep 0.05; done
 
 func (d *csiData) write(ctx context.Context, w *environment) {
 	w.claim(ctx, "data", "csi")
-	w.createPod(ctx, w.pod("writer", "data", nil, on(w.a), fsGroup, runs(steadily)))
-	w.ready(ctx, "writer")
+	w.run(ctx, w.pod("writer", "data", nil, on(w.a), fsGroup, runs(steadily)))
 	w.only(ctx, "data", w.a)
 }
 
@@ -148,14 +136,8 @@ func (d *csiData) disturbed(ctx context.Context, w *environment) {
 	w.must(w.a.startKubelet(), "starting kubelet again")
 	d.a.start(w)
 	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
-	w.must(eventually(ctx, "the driver's registration", func() error {
-		if d.a.registrations(w) == before {
-			return fmt.Errorf("the service was not told of one")
-		}
-		return nil
-	}), "waiting for kubelet")
-	w.createPod(ctx, w.pod("later", "data", []string{"writer"}, fsGroup))
-	w.ready(ctx, "later")
+	d.a.registeredAgain(ctx, w, before)
+	w.run(ctx, w.pod("later", "data", []string{"writer"}, fsGroup))
 	w.same(ctx, "writer", container, "data", "log")
 	w.deletePod(ctx, "later")
 }
@@ -172,12 +154,11 @@ func (d *csiData) grows(ctx context.Context, w *environment) {
 // from makes a claim of 12Mi from a source, and a pod that the scheduler would place on node-b.
 func (d *csiData) from(ctx context.Context, w *environment, name string, source *corev1.TypedLocalObjectReference, find string, do ...func(*corev1.PodSpec)) {
 	w.Helper()
-	claim := cluster.Claim(w.namespace, name, "csi", "12Mi")
-	claim.Spec.DataSource = source
-	_, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, claim, metav1.CreateOptions{})
-	w.must(err, "creating a claim")
-	w.createPod(ctx, w.pod("of-"+name, name, []string{find}, append(do, fsGroup, preferLabelled)...))
-	if pod := w.ready(ctx, "of-"+name); pod.Spec.NodeName != w.a.name {
+	w.claim(ctx, name, "csi", sized("12Mi"), func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSource = source
+	})
+	pod := w.pod("of-"+name, name, []string{find}, append(do, fsGroup, preferLabelled)...)
+	if pod = w.run(ctx, pod); pod.Spec.NodeName != w.a.name {
 		w.Fatalf("the pod is on %s, the source of its claim on %s", pod.Spec.NodeName, w.a.name)
 	}
 	w.only(ctx, name, w.a)
@@ -213,20 +194,13 @@ while :; do i=$((i + 1)); printf $i 1<>first/number; printf $i 1<>last/number; d
 // pauses has node-a make paused snapshots, as docs/snapshots.md switches them on.
 func (d *csiData) pauses(ctx context.Context, w *environment) {
 	w.Helper()
-	config, err := os.ReadFile(w.a.daemon.Path("etc", "config.toml"))
-	w.must(err, "reading the configuration")
-	w.must(w.a.daemon.Configure(strings.Replace(string(config), `snapshots = "live"`, `snapshots = "paused"`, 1)), "configuring the daemon")
-	d.stop(ctx, w, w.a)
-	w.must(d.a.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
+	w.configure(w.a, func(config string) string {
+		return strings.Replace(config, `snapshots = "live"`, `snapshots = "paused"`, 1)
+	})
+	w.stop(ctx, w.a)
+	d.a.stop(w)
 	d.a.start(w)
 	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
-}
-
-func (d *csiData) stop(ctx context.Context, w *environment, h *host) {
-	w.Helper()
-	if _, code, err := h.daemon.Stop(ctx); err != nil || code != 0 {
-		w.Fatalf("stopping the daemon: %d, %v", code, err)
-	}
 }
 
 // pausedTries are three: without the pause most are not in order.
@@ -235,8 +209,7 @@ const pausedTries = 3
 func (d *csiData) paused(ctx context.Context, w *environment) {
 	d.pauses(ctx, w)
 	w.claim(ctx, "ordered", "csi")
-	w.createPod(ctx, w.pod("ordered", "ordered", nil, on(w.a), fsGroup, runs(ordered)))
-	container := containerOf(w.ready(ctx, "ordered"))
+	container := containerOf(w.run(ctx, w.pod("ordered", "ordered", nil, on(w.a), fsGroup, runs(ordered))))
 	for try := range pausedTries {
 		made, said := w.snapshot(ctx, fmt.Sprintf("paused-%d", try), "ordered", "paused")
 		if !strings.Contains(said, "all files of one moment") || !strings.Contains(said, "nothing ran in the pods that have the volume mounted (1)") {
@@ -317,7 +290,7 @@ func (d *csiData) empty(ctx context.Context, w *environment) {
 	for _, c := range []*csiNode{d.a, d.b} {
 		w.purged(ctx, c.h)
 		c.unmounted(w)
-		d.stop(ctx, w, c.h)
-		w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
+		w.stop(ctx, c.h)
+		c.stop(w)
 	}
 }

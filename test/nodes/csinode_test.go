@@ -5,18 +5,20 @@ package nodes
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 )
 
 // csiNode is the CSI driver's service on a node, and the sockets that systemd would hold for it.
@@ -49,7 +51,6 @@ func (c *csiNode) listen(w *environment) {
 
 func (c *csiNode) listenAt(w *environment, network, path string) {
 	w.Helper()
-	w.must(os.MkdirAll(filepath.Dir(c.h.path(path)), 0o750), "making the socket's directory")
 	socket, err := listenIn(c.h.holder.PID(), network, path)
 	w.must(err, "listening in the node")
 	c.sockets = append(c.sockets, socket)
@@ -83,31 +84,11 @@ func listenIn(pid int, network, path string) (file *os.File, err error) {
 			return
 		}
 		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err == nil {
-			file, err = listenHere(network, path)
+			file, err = csinode.Listen(network, path)
 		}
 	}()
 	<-done
 	return file, err
-}
-
-// listenHere makes a socket whose file stays when it is closed.
-func listenHere(network, path string) (*os.File, error) {
-	at := &net.UnixAddr{Name: path, Net: network}
-	if network == "unixgram" {
-		conn, err := net.ListenUnixgram(network, at)
-		if err != nil {
-			return nil, err
-		}
-		defer conn.Close() // which leaves the file
-		return conn.File()
-	}
-	l, err := net.ListenUnix(network, at)
-	if err != nil {
-		return nil, err
-	}
-	defer l.Close()
-	l.SetUnlinkOnClose(false)
-	return l.File()
 }
 
 // start starts the service with the sockets, as sd_listen_fds(3) has it.
@@ -129,6 +110,23 @@ func (c *csiNode) registrations(w *environment) int {
 	log, err := os.ReadFile(c.service.log)
 	w.must(err, "reading the service's log")
 	return strings.Count(string(log), "kubelet has registered the driver "+c.driver)
+}
+
+// registeredAgain waits until kubelet has told the service so more often than before.
+func (c *csiNode) registeredAgain(ctx context.Context, w *environment, before int) {
+	w.Helper()
+	w.must(eventually(ctx, "the driver's registration", func() error {
+		if c.registrations(w) == before {
+			return fmt.Errorf("the service was not told of one")
+		}
+		return nil
+	}), "waiting for kubelet")
+}
+
+// stop ends the service as systemd does.
+func (c *csiNode) stop(w *environment) {
+	w.Helper()
+	w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
 }
 
 // unmounted checks that nothing is mounted for a pod.

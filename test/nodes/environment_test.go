@@ -18,7 +18,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -35,7 +34,7 @@ type environment struct {
 	dir        string
 	cluster    *cluster.Cluster
 	client     kubernetes.Interface
-	dynamic    dynamic.Interface // for snapshots, once their controller runs
+	snapshots  *cluster.Snapshots // once their controller runs
 	namespace  string
 	a, b, c    *host
 	created    map[string]time.Time // of pods, by name
@@ -53,13 +52,40 @@ func (w *environment) hosts() []*host {
 	return slices.DeleteFunc([]*host{w.a, w.b, w.c}, func(h *host) bool { return h == nil })
 }
 
-// step runs a part of the story. The next one stands on it, so the first that fails is the last.
-func (w *environment) step(ctx context.Context, title string, do func(context.Context, *environment)) {
-	w.stepFor(ctx, 2*time.Minute, title, do)
+// newEnvironment has no cluster yet.
+func newEnvironment(t *testing.T) *environment {
+	w := &environment{
+		T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{},
+	}
+	t.Cleanup(w.post)
+	return w
 }
 
-// stepFor is a step that may take that long.
-func (w *environment) stepFor(ctx context.Context, limit time.Duration, title string, do func(context.Context, *environment)) {
+// step is a line of a story.
+type step struct {
+	title string
+	do    func(context.Context, *environment)
+}
+
+// usual is how long a step of most stories may take.
+const usual = 2 * time.Minute
+
+// tell plays a story, of which each step may take so long.
+func tell(t *testing.T, limit time.Duration, story []step) {
+	w := newEnvironment(t)
+	for _, s := range story {
+		w.step(t.Context(), limit, s.title, s.do)
+	}
+	w.held()
+}
+
+// held says that all steps of a story did.
+func (w *environment) held() {
+	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
+}
+
+// step runs a part of a story. The next one stands on it, so the first that fails is the last.
+func (w *environment) step(ctx context.Context, limit time.Duration, title string, do func(context.Context, *environment)) {
 	outer := w.T
 	begin := time.Now()
 	fmt.Printf("\n[%5.1fs] %s\n", time.Since(w.begin).Seconds(), title)
@@ -205,6 +231,20 @@ func (w *environment) createPod(ctx context.Context, pod *corev1.Pod) *corev1.Po
 	return pod
 }
 
+// run makes a pod, and is ready.
+func (w *environment) run(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
+	w.Helper()
+	return w.ready(ctx, w.createPod(ctx, pod).Name)
+}
+
+// keeps wants a pod to be ready, in the container that it had.
+func (w *environment) keeps(ctx context.Context, pod, container string) {
+	w.Helper()
+	if now := containerOf(w.ready(ctx, pod)); now != container {
+		w.Fatalf("pod %s has the container %s, it had %s", pod, now, container)
+	}
+}
+
 // ready waits until the pod has written, and shows what it said.
 func (w *environment) ready(ctx context.Context, name string) *corev1.Pod {
 	w.Helper()
@@ -224,12 +264,9 @@ func (w *environment) ready(ctx context.Context, name string) *corev1.Pod {
 }
 
 func isReady(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // said is the pod's log, which kube-apiserver asks the node's kubelet for.

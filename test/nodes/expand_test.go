@@ -23,9 +23,7 @@ func expansion(ctx context.Context, w *environment) {
 		for _, size := range []string{"9Mi", "10Mi", "12Mi"} {
 			w.grow(ctx, claim, size)
 		}
-		if now := w.ready(ctx, pod); containerOf(now) != before {
-			w.Fatalf("pod %s was started again", pod)
-		}
+		w.keeps(ctx, pod, before)
 		w.settledAt(ctx, claim, "12Mi")
 	}
 }

@@ -58,9 +58,7 @@ func (d *csiData) inline(ctx context.Context, w *environment) {
 	if now := w.inlineVolumes(w.a); !slices.Equal(now, all) {
 		w.Fatalf("the pool had %q, and has %q", all, now)
 	}
-	if now := containerOf(w.ready(ctx, "scratch")); now != container {
-		w.Fatalf("the pod has another container")
-	}
+	w.keeps(ctx, "scratch", container)
 	d.containerAgain(ctx, w, all[0])
 }
 
@@ -70,17 +68,12 @@ func (d *csiData) restartAll(ctx context.Context, w *environment) {
 	w.Helper()
 	before := d.a.registrations(w)
 	w.must(w.a.kubelet.end(syscall.SIGTERM, 30*time.Second), "stopping kubelet")
-	d.stop(ctx, w, w.a)
-	w.must(d.a.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
+	w.stop(ctx, w.a)
+	d.a.stop(w)
 	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
 	d.a.start(w)
 	w.must(w.a.startKubelet(), "starting kubelet again")
-	w.must(eventually(ctx, "the driver's registration", func() error {
-		if d.a.registrations(w) == before {
-			return fmt.Errorf("the service was not told of one")
-		}
-		return nil
-	}), "waiting for kubelet")
+	d.a.registeredAgain(ctx, w, before)
 	w.kubeletResponds(ctx, "scratch")
 }
 
@@ -112,18 +105,15 @@ func (w *environment) startedAgain(ctx context.Context, pod, dir string) {
 
 func (d *csiData) inlineRefused(ctx context.Context, w *environment) {
 	pod := w.createPod(ctx, w.pod("much", "much", nil, on(w.a), fsGroup, inlined("60Mi")))
-	if event := w.event(ctx, pod, "FailedMount"); !strings.Contains(event.Message, "of 64.0 MiB for all inline volumes (inline_volumes) 16.0 MiB are promised") {
-		w.Fatalf("the event does not say what is promised")
-	}
+	const promised = "of 64.0 MiB for all inline volumes (inline_volumes) 16.0 MiB are promised"
+	w.told(ctx, pod, "FailedMount", promised)
 	w.deletePod(ctx, "much")
 }
 
 func (d *csiData) inlineWaits(ctx context.Context, w *environment) {
-	d.stop(ctx, w, w.a)
+	w.stop(ctx, w.a)
 	pod := w.createPod(ctx, w.pod("late", "late", nil, on(w.a), fsGroup, inlined("16Mi")))
-	if event := w.event(ctx, pod, "FailedMount"); !strings.Contains(event.Message, "hostpath-provisioner.service does not respond") {
-		w.Fatalf("the event does not say what is away")
-	}
+	w.told(ctx, pod, "FailedMount", "hostpath-provisioner.service does not respond")
 	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
 	w.ready(ctx, "late")
 	if all := w.inlineVolumes(w.a); len(all) != 2 {
@@ -136,7 +126,7 @@ func (d *csiData) inlineWaits(ctx context.Context, w *environment) {
 func (d *csiData) inlineGone(ctx context.Context, w *environment) {
 	w.deletePod(ctx, "late")
 	w.must(eventually(ctx, "the end of a volume", func() error { return w.inlineLeft(1) }), "waiting")
-	d.stop(ctx, w, w.a)
+	w.stop(ctx, w.a)
 	scratch, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "scratch", metav1.GetOptions{})
 	w.must(err, "reading a pod")
 	w.deletePod(ctx, "scratch")

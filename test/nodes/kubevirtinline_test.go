@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -24,9 +22,7 @@ func ofKubevirt(s *corev1.PodSpec) {
 // inlineOfKubevirt has pods with such volumes, first while the pool has none.
 func (c *csiNode) inlineOfKubevirt(ctx context.Context, w *environment) {
 	pod := w.createPod(ctx, w.pod("inline", "inline", nil, fsGroup, runs(untilStopped), ofKubevirt))
-	if event := w.event(ctx, pod, "FailedMount"); !strings.Contains(event.Message, "no pool of this node has them (inline_volumes)") {
-		w.Fatalf("the event does not say what no pool has")
-	}
+	w.told(ctx, pod, "FailedMount", "no pool of this node has them (inline_volumes)")
 	c.withPools(ctx, w, "source = \"csi\"\ninline_volumes = \"1536Mi\"", nil)
 	w.ready(ctx, "inline")
 	out, code := w.a.daemon.Call("volumes")
@@ -47,9 +43,7 @@ func (c *csiNode) inlineLeftByKubevirt(ctx context.Context, w *environment) {
 	if code != 0 || !strings.Contains(out, "foreign") || strings.Contains(out, "/inline") {
 		w.Fatalf("volumes: exit code %d\n%s", code, out)
 	}
-	if now := containerOf(w.ready(ctx, "inline")); now != container {
-		w.Fatalf("the pod has another container")
-	}
+	w.keeps(ctx, "inline", container)
 	w.startedAgain(ctx, "inline", dir)
 	w.deletePod(ctx, "inline")
 	w.must(eventually(ctx, "the end of the mount", func() error { return c.mounted(w, name) }), "waiting for kubelet")
@@ -65,7 +59,7 @@ func (c *csiNode) inlineLeftByKubevirt(ctx context.Context, w *environment) {
 // the pool.
 func (c *csiNode) withPools(ctx context.Context, w *environment, keys string, between func()) {
 	w.Helper()
-	w.must(c.service.end(syscall.SIGTERM, 20*time.Second), "stopping the service")
+	c.stop(w)
 	w.withoutDaemonFor(ctx, func() {
 		if between != nil {
 			between()
@@ -73,9 +67,7 @@ func (c *csiNode) withPools(ctx context.Context, w *environment, keys string, be
 		if keys == "" {
 			return
 		}
-		config, err := os.ReadFile(w.a.daemon.Path("etc", "config.toml"))
-		w.must(err, "reading the configuration")
-		w.must(w.a.daemon.Configure(string(config)+keys+"\n"), "configuring the pool") // whose table is the last one
+		w.configure(w.a, func(config string) string { return config + keys + "\n" }) // of the last table
 		c.listenAt(w, "unixgram", "/var/lib/kubelet/plugins/"+c.driver+"/inline.sock")
 	})
 	c.start(w)
@@ -84,10 +76,7 @@ func (c *csiNode) withPools(ctx context.Context, w *environment, keys string, be
 // withoutDaemonFor does something while the daemon of node-a is stopped.
 func (w *environment) withoutDaemonFor(ctx context.Context, do func()) {
 	w.Helper()
-	_, code, err := w.a.daemon.Stop(ctx)
-	if err != nil || code != 0 {
-		w.Fatalf("stopping the daemon: %d, %v", code, err)
-	}
+	w.stop(ctx, w.a)
 	do()
 	w.must(w.a.daemon.Run(ctx), "starting the daemon again")
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // machine is a node without its software: a mount and a UTS namespace, held by a process.
@@ -23,16 +25,6 @@ const machineDirEnv, machineNameEnv = "HOSTPATH_NODES_DIR", "HOSTPATH_NODES_NAME
 // private are the directories of which each node has its own, empty and on tmpfs. The rest of the
 // root filesystem is the machine's; nothing here writes to it.
 var private = []string{"/run", "/var", "/srv"}
-
-// sysctls are what a kubelet sets at its start (setupKernelTunables in pkg/kubelet/cm). They belong
-// to the whole machine, so a node has files in their place that hold what it wants.
-var sysctls = map[string]string{
-	"vm/overcommit_memory":     "1",
-	"vm/panic_on_oom":          "0",
-	"kernel/panic":             "10",
-	"kernel/panic_on_oops":     "1",
-	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
-}
 
 // newMachine makes the namespaces. dir is for its log and the files that stand for sysctls.
 func newMachine(name, dir string) (*machine, error) {
@@ -104,7 +96,7 @@ func beFirst() error {
 }
 
 func shieldSysctls(dir string) error {
-	for name, value := range sysctls {
+	for name, value := range hosttest.KubeletSysctls {
 		file := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
 			return err

@@ -19,7 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // moving is a StatefulSet with a replica on each of three nodes, and claims beside it.
@@ -36,15 +35,8 @@ const soon = 2 * time.Minute
 // TestMove is the story of two servers that die: the disk of the first goes into the second, and
 // that of the third is lost.
 func TestMove(t *testing.T) {
-	w := &environment{
-		T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{},
-	}
-	t.Cleanup(w.post)
 	m := &moving{sums: map[string]string{}, on: map[string]*host{}}
-	for _, step := range []struct {
-		title string
-		do    func(context.Context, *environment)
-	}{
+	tell(t, 6*time.Minute, []step{
 		{"a real control plane, which notices silent kubelets as everywhere", func(
 			ctx context.Context, w *environment) {
 			w.startCluster(ctx, "--node-monitor-grace-period=50s") // upstream's default
@@ -54,10 +46,7 @@ func TestMove(t *testing.T) {
 		{"node-a dies, with everything on it", m.kill},
 		{"its disk goes into node-b: one command, and every pod runs, with every byte", m.move},
 		{"node-c dies, with its disk: one command, and the StatefulSet is whole", m.forget},
-	} {
-		w.stepFor(t.Context(), 6*time.Minute, step.title, step.do)
-	}
-	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
+	})
 }
 
 // poolOf is the pool on a node's own disk: each has another name, so that two of them fit in one
@@ -74,9 +63,7 @@ func (m *moving) threeNodes(ctx context.Context, w *environment) {
 	var err error
 	w.namespace, err = w.cluster.NewNamespace(ctx, "move")
 	w.must(err, "creating a namespace")
-	manifests, err := w.a.call(w.a.file(provisioner), "manifests")
-	w.must(err, "printing the manifests")
-	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+	w.manifests(ctx)
 	for _, h := range w.hosts() {
 		w.installOn(ctx, h, poolOf(h))
 	}
@@ -131,11 +118,7 @@ func (m *moving) fill(ctx context.Context, w *environment) {
 	w.must(err, "creating a StatefulSet")
 	for n := range 20 {
 		name, h := fmt.Sprintf("loose-%d", n), w.hosts()[max(0, n-9)%3]
-		claim := cluster.Claim(w.namespace, name, "loose", "1Mi")
-		claim.Annotations = map[string]string{"kubevirt.io/provisionOnNode": h.name}
-		_, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, claim,
-			metav1.CreateOptions{})
-		w.must(err, "creating a claim")
+		w.claim(ctx, name, "loose", annotated("kubevirt.io/provisionOnNode", h.name), sized("1Mi"))
 		m.loose = append(m.loose, name)
 	}
 	m.alone = m.loose[:3]
@@ -220,14 +203,8 @@ func (w *environment) kill(ctx context.Context, h *host) {
 		}
 		return err
 	}), "taking the disk out")
-	_, err := cluster.WaitFor(ctx, w.client.CoreV1().Nodes(), h.name, func(n *corev1.Node) bool {
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				return c.Status != corev1.ConditionTrue
-			}
-		}
-		return false
-	})
+	nodes := w.client.CoreV1().Nodes()
+	_, err := cluster.WaitFor(ctx, nodes, h.name, func(n *corev1.Node) bool { return !nodeReady(n) })
 	w.must(err, "waiting until "+h.name+" is not Ready")
 	w.must(w.client.CoreV1().Nodes().Delete(ctx, h.name, metav1.DeleteOptions{}), "deleting a Node")
 	now := int64(0)
@@ -239,9 +216,7 @@ func (w *environment) kill(ctx context.Context, h *host) {
 // move has node-b have the disk. Until the command is called, nobody but an operator did anything.
 func (m *moving) move(ctx context.Context, w *environment) {
 	disk := poolOf(w.a)
-	config, err := os.ReadFile(w.b.daemon.Path("etc", "config.toml"))
-	w.must(err, "reading the configuration")
-	w.must(w.b.daemon.Configure(string(config)+disk.config()), "adding a pool")
+	w.configure(w.b, func(config string) string { return config + disk.config() })
 	w.onHost(w.b, 0, "prepare", disk.name)
 	w.mountAt(w.b, w.a.image, disk.path)
 	w.must(w.b.daemon.Signal(syscall.SIGHUP), "having the daemon read its configuration")

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -136,17 +137,18 @@ func (n *node) startKubelet() (err error) {
 // waitReady waits until the node is Ready and takes pods.
 func (n *node) waitReady(ctx context.Context, c *cluster.Cluster) error {
 	_, err := cluster.WaitFor(ctx, c.Client().CoreV1().Nodes(), n.name, func(o *corev1.Node) bool {
-		for _, condition := range o.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-				return len(o.Spec.Taints) == 0
-			}
-		}
-		return false
+		return nodeReady(o) && len(o.Spec.Taints) == 0
 	})
 	if err != nil {
 		err = fmt.Errorf("%w\nkubelet's log ends with\n%s", err, n.kubelet.tail(20))
 	}
 	return err
+}
+
+func nodeReady(o *corev1.Node) bool {
+	return slices.ContainsFunc(o.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // stop ends kubelet, then containerd. Containers go on, as they do when these are upgraded.

@@ -18,17 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // TestNodes is one story, because a cluster takes longer to start than each of its steps.
 func TestNodes(t *testing.T) {
-	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
-	t.Cleanup(w.post)
-	for _, step := range []struct {
-		title string
-		do    func(context.Context, *environment)
-	}{
+	tell(t, usual, []step{
 		{"a real control plane", startCluster},
 		{"two nodes, each with its own kubelet and containerd", twoNodes},
 		{"a pod on each node runs, before there is any provisioner", plainPods},
@@ -48,10 +42,7 @@ func TestNodes(t *testing.T) {
 		{"pods whose directory is missing wait with an event, and no program makes it on the host's disk", missing},
 		{"the pool is mounted again: what waited goes on, with the data", mountedAgain},
 		{"everything is deleted: both pools are empty, records and trash included", empty},
-	} {
-		w.step(t.Context(), step.title, step.do)
-	}
-	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
+	})
 }
 
 func startCluster(ctx context.Context, w *environment) { w.startCluster(ctx) }
@@ -79,9 +70,7 @@ func plainPods(ctx context.Context, w *environment) {
 }
 
 func install(ctx context.Context, w *environment) {
-	manifests, err := w.a.call(w.a.file(provisioner), "manifests")
-	w.must(err, "printing the manifests")
-	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+	w.manifests(ctx)
 	w.install(ctx, w.a, 64)
 	w.install(ctx, w.b, 256)
 	w.class(ctx, "immediate", storagev1.VolumeBindingImmediate, "pool", "fast")
@@ -105,8 +94,7 @@ func immediate(ctx context.Context, w *environment) {
 	w.claim(ctx, "now", "immediate")
 	h := w.hostOf(w.bound(ctx, "now"))
 	w.showf("no pod yet, and after %.1fs the claim is bound on %s", time.Since(begin).Seconds(), h.name)
-	w.createPod(ctx, w.pod("now", "now", nil))
-	if pod := w.ready(ctx, "now"); pod.Spec.NodeName != h.name {
+	if pod := w.run(ctx, w.pod("now", "now", nil)); pod.Spec.NodeName != h.name {
 		w.Fatalf("the pod is on %s, its volume on %s", pod.Spec.NodeName, h.name)
 	}
 	w.only(ctx, "now", h)
@@ -115,8 +103,7 @@ func immediate(ctx context.Context, w *environment) {
 // local is on node-b, for the steps without its pool.
 func local(ctx context.Context, w *environment) {
 	w.claim(ctx, "local", "local")
-	w.createPod(ctx, w.pod("local", "local", nil, on(w.b), fsGroup))
-	w.ready(ctx, "local")
+	w.run(ctx, w.pod("local", "local", nil, on(w.b), fsGroup))
 	info := w.only(ctx, "local", w.b)
 	gid := info.Sys().(*syscall.Stat_t).Gid
 	if want := fs.ModeDir | fs.ModeSetgid | 0o770; gid != volumeGroup || info.Mode() != want {
@@ -181,16 +168,14 @@ func deletion(ctx context.Context, w *environment) {
 	if now := w.tree(w.b); now != other {
 		w.Fatalf("node-b's pool changed; it was\n%sand is\n%s", other, now)
 	}
-	w.showf("node-b's pool is as it was, %d entries", strings.Count(other, "\n"))
+	w.showf("node-b's pool is as it was, %d lines", strings.Count(other, "\n"))
 }
 
 func refusal(ctx context.Context, w *environment) {
 	w.unmount(ctx, w.b)
 	claim := w.claimOn(ctx, "stuck", w.b)
 	w.createPod(ctx, w.pod("stuck", "stuck", nil, on(w.b)))
-	if event := w.event(ctx, claim, "PoolClosed"); !strings.Contains(event.Message, "node-b") {
-		w.Fatalf("the event does not name the node")
-	}
+	w.told(ctx, claim, "PoolClosed", "node-b")
 	now, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	w.must(err, "reading the claim")
 	if now.Status.Phase != corev1.ClaimPending {
@@ -203,11 +188,7 @@ func refusal(ctx context.Context, w *environment) {
 // chooses no node of which it knows that it has no room, as it does soon afterwards.
 func (w *environment) claimOn(ctx context.Context, name string, h *host) *corev1.PersistentVolumeClaim {
 	w.Helper()
-	claim := cluster.Claim(w.namespace, name, "hostpath-provisioner", "8Mi")
-	claim.Annotations = map[string]string{selectedNode: h.name}
-	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, claim, metav1.CreateOptions{})
-	w.must(err, "creating a claim")
-	return claim
+	return w.claim(ctx, name, "hostpath-provisioner", annotated(selectedNode, h.name))
 }
 
 // moves needs the scheduler to choose node-a once node-b has given the claim back. Its pod prefers
@@ -263,9 +244,7 @@ func missing(ctx context.Context, w *environment) {
 		"does not exist":     w.pod("waits-local", "local", []string{"local", "local-2"}, fsGroup),
 	} {
 		pod = w.createPod(ctx, pod)
-		if event := w.event(ctx, pod, "FailedMount"); !strings.Contains(event.Message, name) {
-			w.Errorf("the event does not say %q", name)
-		}
+		w.told(ctx, pod, "FailedMount", name)
 		w.repeated(ctx, pod, "FailedMount")
 		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		w.must(err, "reading the pod")
@@ -312,9 +291,6 @@ func empty(ctx context.Context, w *environment) {
 		}
 		w.purged(ctx, h)
 		w.onHost(h, 0, "volumes")
-		_, code, err := h.daemon.Stop(ctx)
-		if err != nil || code != 0 {
-			w.Fatalf("stopping the daemon: exit code %d, %v", code, err)
-		}
+		w.stop(ctx, h)
 	}
 }

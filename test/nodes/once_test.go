@@ -4,26 +4,21 @@ package nodes
 
 import (
 	"context"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 )
 
 // oncePod shows who refuses a second pod of a ReadWriteOncePod claim: the scheduler in any case,
 // and kubelet, for a pod that the scheduler has not placed, with source local only.
 func oncePod(ctx context.Context, w *environment) {
 	w.claimOnce(ctx, "once", "host")
-	w.ready(ctx, w.createPod(ctx, w.pod("once-first", "once", nil, on(w.a))).Name)
+	w.run(ctx, w.pod("once-first", "once", nil, on(w.a)))
 	w.refusedBy(ctx, w.pod("once-scheduled", "once", nil, on(w.a)), "FailedScheduling")
-	w.createPod(ctx, w.pod("once-placed", "once", []string{"once-first"}, placed(w.a)))
-	w.ready(ctx, "once-placed")
+	w.run(ctx, w.pod("once-placed", "once", []string{"once-first"}, placed(w.a)))
 	w.deleteClaim(ctx, "once", "once-first", "once-placed")
 
 	w.claimOnce(ctx, "once-local", "local")
-	w.ready(ctx, w.createPod(ctx, w.pod("local-first", "once-local", nil, on(w.a), fsGroup)).Name)
+	w.run(ctx, w.pod("local-first", "once-local", nil, on(w.a), fsGroup))
 	w.refusedBy(ctx, w.pod("local-scheduled", "once-local", nil, on(w.a), fsGroup), "FailedScheduling")
 	w.refusedBy(ctx, w.pod("local-placed", "once-local", nil, placed(w.a), fsGroup), "FailedMount")
 	w.deleteClaim(ctx, "once-local", "local-first")
@@ -36,10 +31,9 @@ func placed(h *host) func(*corev1.PodSpec) {
 
 func (w *environment) claimOnce(ctx context.Context, name, class string) {
 	w.Helper()
-	claim := cluster.Claim(w.namespace, name, class, "8Mi")
-	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
-	_, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, claim, metav1.CreateOptions{})
-	w.must(err, "creating a claim")
+	w.claim(ctx, name, class, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+	})
 }
 
 // refusedBy makes the pod, waits for the event that refuses it for its claim's access mode, and
@@ -47,8 +41,6 @@ func (w *environment) claimOnce(ctx context.Context, name, class string) {
 func (w *environment) refusedBy(ctx context.Context, pod *corev1.Pod, reason string) {
 	w.Helper()
 	pod = w.createPod(ctx, pod)
-	if event := w.event(ctx, pod, reason); !strings.Contains(event.Message, "ReadWriteOncePod") {
-		w.Fatalf("the event does not name ReadWriteOncePod")
-	}
+	w.told(ctx, pod, reason, "ReadWriteOncePod")
 	w.deletePod(ctx, pod.Name)
 }

@@ -19,16 +19,7 @@ type logged struct {
 
 // launch starts a command and appends its stderr, and its stdout unless that is taken, to the log.
 func launch(cmd *exec.Cmd, log string) (*logged, error) {
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	cmd.Stderr = file
-	if cmd.Stdout == nil {
-		cmd.Stdout = file
-	}
-	child, err := process.Start(cmd)
+	child, err := process.StartLogged(cmd, log)
 	return &logged{child, log}, err
 }
 

@@ -4,18 +4,17 @@ package nodes
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -134,11 +133,54 @@ func (w *environment) class(ctx context.Context, name string, mode storagev1.Vol
 	w.must(err, "creating a class")
 }
 
-func (w *environment) claim(ctx context.Context, name, class string) *corev1.PersistentVolumeClaim {
+// claim makes a claim, of 8Mi where its size is not changed.
+func (w *environment) claim(
+	ctx context.Context, name, class string, change ...func(*corev1.PersistentVolumeClaim),
+) *corev1.PersistentVolumeClaim {
 	w.Helper()
-	claim, err := w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(ctx, cluster.Claim(w.namespace, name, class, "8Mi"), metav1.CreateOptions{})
+	claim := cluster.Claim(w.namespace, name, class, "8Mi")
+	for _, f := range change {
+		f(claim)
+	}
+	claims := w.client.CoreV1().PersistentVolumeClaims(w.namespace)
+	claim, err := claims.Create(ctx, claim, metav1.CreateOptions{})
 	w.must(err, "creating a claim")
 	return claim
+}
+
+// annotated gives a claim an annotation.
+func annotated(key, value string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{key: value} }
+}
+
+// manifests applies what the program prints with these flags.
+func (w *environment) manifests(ctx context.Context, flags ...string) {
+	w.Helper()
+	text, err := w.a.call(append([]string{w.a.file(provisioner), "manifests"}, flags...)...)
+	w.must(err, "printing the manifests")
+	w.must(w.cluster.Apply(ctx, []byte(text)), "applying the manifests")
+}
+
+// configure writes the daemon's configuration anew, changed.
+func (w *environment) configure(h *host, change func(string) string) {
+	w.Helper()
+	config, err := os.ReadFile(h.daemon.Path("etc", "config.toml"))
+	w.must(err, "reading the configuration")
+	w.must(h.daemon.Configure(change(string(config))), "configuring the daemon")
+}
+
+// stop has the daemon end, which it has to do without an error.
+func (w *environment) stop(ctx context.Context, h *host) {
+	w.Helper()
+	if _, code, err := h.daemon.Stop(ctx); err != nil || code != 0 {
+		w.Fatalf("stopping the daemon: %d, %v", code, err)
+	}
+}
+
+func sized(size string) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse(size)
+	}
 }
 
 // bound is the claim's volume, when there is one.
@@ -191,30 +233,12 @@ func (w *environment) tree(h *host) string {
 // treeAt is the same of any directory.
 func (w *environment) treeAt(h *host, dir string) string {
 	w.Helper()
-	var b strings.Builder
-	root := h.path(dir)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() == "lost+found" {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		stat := info.Sys().(*syscall.Stat_t)
-		var sum [sha256.Size]byte
-		if info.Mode().IsRegular() {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			sum = sha256.Sum256(data)
-		}
-		fmt.Fprintf(&b, "%s %d:%d %x %s\n", info.Mode(), stat.Uid, stat.Gid, sum[:4], strings.TrimPrefix(path, root))
-		return nil
-	})
-	w.must(err, "listing the pool of "+h.name)
-	return b.String()
+	const list = `cd "$1"
+find . -name lost+found -prune -o -printf '%M %U:%G %p\n' | sort
+find . -type f -exec sha256sum {} + | sort`
+	out, err := h.call("sh", "-euc", list, "sh", dir)
+	w.must(err, "listing "+dir+" of "+h.name)
+	return out
 }
 
 // volumes are the names in a host's pool that are not the daemon's own.
@@ -275,4 +299,12 @@ func (w *environment) event(ctx context.Context, object cluster.Object, reason s
 	w.must(err, "waiting for an event")
 	w.showf("%s %s: %s %s: %s", event.InvolvedObject.Kind, object.GetName(), event.Type, event.Reason, event.Message)
 	return event
+}
+
+// told waits for an event on the object, which has to say this.
+func (w *environment) told(ctx context.Context, object cluster.Object, reason, says string) {
+	w.Helper()
+	if event := w.event(ctx, object, reason); !strings.Contains(event.Message, says) {
+		w.Fatalf("the event does not say %q", says)
+	}
 }

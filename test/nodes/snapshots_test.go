@@ -12,8 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 )
 
 // startSnapshotController applies the CustomResourceDefinitions of Kubernetes' snapshots and runs
@@ -24,40 +22,21 @@ func startSnapshotController(ctx context.Context, w *environment) {
 	if err != nil || len(definitions) != 3 {
 		w.Fatalf("want three definitions: %q, %v", definitions, err)
 	}
+	var text []byte
 	for _, file := range definitions {
-		w.must(w.cluster.Apply(ctx, w.read(file)), "applying "+filepath.Base(file))
+		text = append(append(text, w.read(file)...), "\n---\n"...)
 	}
-	w.dynamic, err = dynamic.NewForConfig(w.cluster.Config())
-	w.must(err, "making a client")
-	for _, resource := range []string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"} {
-		w.must(eventually(ctx, resource, func() error {
-			_, err := w.snapshots(resource).List(ctx, metav1.ListOptions{})
-			return err
-		}), "waiting for the API server")
-	}
+	w.snapshots, err = w.cluster.SnapshotResources(ctx, w.namespace, provisioner, text)
+	w.must(err, "applying the definitions")
 	_, err = launch(exec.Command(build(w, "snapshotter/snapshot-controller"), "--kubeconfig="+w.cluster.Kubeconfig(), "--v=4"),
 		filepath.Join(w.dir, "snapshot-controller.log"))
 	w.must(err, "starting the snapshot-controller")
 }
 
-// snapshots is the client for one of the three resources.
-func (w *environment) snapshots(resource string) dynamic.ResourceInterface {
-	all := w.dynamic.Resource(schema.GroupVersionResource{Group: "snapshot.storage.k8s.io", Version: "v1", Resource: resource})
-	if resource == "volumesnapshots" {
-		return all.Namespace(w.namespace)
-	}
-	return all
-}
-
 func (w *environment) snapshotClass(ctx context.Context, consistency string) {
 	w.Helper()
-	w.must(w.cluster.Apply(ctx, fmt.Appendf(nil, `apiVersion: snapshot.storage.k8s.io/v1
-kind: VolumeSnapshotClass
-metadata: {name: %s}
-driver: %s
-deletionPolicy: Delete
-parameters: {consistency: %s}
-`, consistency, provisioner, consistency)), "making a class of snapshots")
+	parameters := map[string]any{"consistency": consistency}
+	w.must(w.snapshots.Class(ctx, consistency, parameters), "making a class of snapshots")
 }
 
 // snapshot makes a VolumeSnapshot of a claim, waits until it is ready, and returns it with what its
@@ -73,7 +52,7 @@ spec:
 `, name, w.namespace, class, claim)), "making a snapshot")
 	var made *unstructured.Unstructured
 	err := eventually(ctx, "snapshot "+name, func() (err error) {
-		if made, err = w.snapshots("volumesnapshots").Get(ctx, name, metav1.GetOptions{}); err != nil {
+		if made, err = w.snapshots.Of("volumesnapshots").Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}
 		if ready, _, _ := unstructured.NestedBool(made.Object, "status", "readyToUse"); !ready {
@@ -116,10 +95,10 @@ func (w *environment) snapshotFile(h *host, of *unstructured.Unstructured, name 
 func (w *environment) deleteSnapshots(ctx context.Context, names ...string) {
 	w.Helper()
 	for _, name := range names {
-		w.must(w.snapshots("volumesnapshots").Delete(ctx, name, metav1.DeleteOptions{}), "deleting snapshot "+name)
+		w.must(w.snapshots.Of("volumesnapshots").Delete(ctx, name, metav1.DeleteOptions{}), "deleting snapshot "+name)
 	}
 	w.must(eventually(ctx, "the end of the contents", func() error {
-		left, err := w.snapshots("volumesnapshotcontents").List(ctx, metav1.ListOptions{})
+		left, err := w.snapshots.Of("volumesnapshotcontents").List(ctx, metav1.ListOptions{})
 		if err == nil && len(left.Items) > 0 {
 			err = fmt.Errorf("%d are left", len(left.Items))
 		}

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/image"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
@@ -26,17 +25,15 @@ var drivers = []string{"csi.yaml", "hostpath.yaml", "immediate.yaml", "local.yam
 
 // TestUpstream runs Kubernetes' own tests of external storage and of StatefulSets.
 func TestUpstream(t *testing.T) {
-	w := &environment{T: t, begin: time.Now(), dir: hosttest.Dir(t), created: map[string]time.Time{}}
-	t.Cleanup(w.post)
-	ctx := t.Context()
-	w.step(ctx, "a real control plane", startCluster)
-	w.step(ctx, "two nodes, each with its own kubelet and containerd", twoNodes)
-	w.step(ctx, "the images that the tests name, on both nodes", upstreamImages)
-	w.step(ctx, "Kubernetes' snapshot-controller", startSnapshotController)
-	w.step(ctx, "two pools, a daemon and the CSI driver on each node, and a default class", installForUpstream)
-	w.stepFor(ctx, upstreamLimit+time.Minute, "Kubernetes' tests", runUpstream)
-	w.step(ctx, "all pools are empty, records and trash included", allEmpty)
-	fmt.Printf("\nevery step held, in %.0fs\n", time.Since(w.begin).Seconds())
+	w, ctx := newEnvironment(t), t.Context()
+	w.step(ctx, usual, "a real control plane", startCluster)
+	w.step(ctx, usual, "two nodes, each with its own kubelet and containerd", twoNodes)
+	w.step(ctx, usual, "the images that the tests name, on both nodes", upstreamImages)
+	w.step(ctx, usual, "Kubernetes' snapshot-controller", startSnapshotController)
+	w.step(ctx, usual, "two pools, a daemon and the CSI driver on each node, and a default class", installForUpstream)
+	w.step(ctx, upstreamLimit+time.Minute, "Kubernetes' tests", runUpstream)
+	w.step(ctx, usual, "all pools are empty, records and trash included", allEmpty)
+	w.held()
 }
 
 // suiteFile is the path of what make .build/upstream has built.
@@ -102,9 +99,7 @@ func (w *environment) upstreamImage(program, name string) image.Image {
 // test/e2e/framework/statefulset), whose files need memory only for what is written. The tests of
 // source csi have a pool of their own: snapshots want a filesystem whose files can share blocks.
 func installForUpstream(ctx context.Context, w *environment) {
-	manifests, err := w.a.call(w.a.file(provisioner), "manifests", "--inline-volumes")
-	w.must(err, "printing the manifests")
-	w.must(w.cluster.Apply(ctx, []byte(manifests)), "applying the manifests")
+	w.manifests(ctx, "--inline-volumes")
 	for _, h := range []*host{w.a, w.b} {
 		w.installOn(ctx, h,
 			storage{name: "fast", path: poolDir, fs: "ext4", mib: 512 << 10, mkfs: []string{"-N", "100000", "-J", "size=16"}, keys: "default = true\n"},
@@ -113,7 +108,7 @@ func installForUpstream(ctx context.Context, w *environment) {
 		c.register(ctx, w)
 	}
 	patch := `{"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}`
-	_, err = w.client.StorageV1().StorageClasses().Patch(ctx, provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := w.client.StorageV1().StorageClasses().Patch(ctx, provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.must(err, "making the class the default")
 }
 
