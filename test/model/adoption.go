@@ -224,8 +224,7 @@ func (w *worker) adoptServed(s *state, o op) response {
 		w.put(s, nodePool, done.image)
 		return response{disk: done.result}
 	case listVolumes:
-		now := etcd{volumes: s.api.volumes}
-		return response{etcd: w.tree.etcds.of(now, now)}
+		return w.tree.listed(etcd{volumes: s.api.volumes})
 	}
 	before := s.api
 	r := s.api.serve(o)
@@ -292,10 +291,8 @@ func (w *worker) unadopted(s state) string {
 		for w.adopts(&after, i.after); after.adopter != 0; {
 			w.adoptStep(&after)
 		}
-		for cell := range cells {
-			if wrong := i.broken(&after, w.on(&after, cell), cell); wrong != "" {
-				return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
-			}
+		if wrong := w.ofCells(&after, []invariant{i.invariant}, noPart); wrong != "" {
+			return wrong
 		}
 	}
 	return ""

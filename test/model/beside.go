@@ -106,7 +106,7 @@ func (d *disks) since(id uint32, change run) uint32 {
 
 // goOn lets a call that was stopped go on to its end.
 func (d *disks) goOn(id uint32, w *workshop) *outcome {
-	return once(d, d.ended, id, func() *outcome { return w.goOn(d, id) })
+	return d.ended.of(id, func() *outcome { return w.goOn(d, id) })
 }
 
 // goOn plays a call on a real directory, up to the step after which it was stopped, what happened
@@ -199,7 +199,7 @@ func (w *worker) besides(s state, node int, at *place, visit func(move, state)) 
 
 // beside is what such a call makes of an image.
 func (d *disks) beside(of stranger, w *workshop) *outcome {
-	return once(d, d.beset, of, func() *outcome { return w.beside(d, of) })
+	return d.beset.of(of, func() *outcome { return w.beside(d, of) })
 }
 
 func (w *workshop) beside(d *disks, of stranger) *outcome {

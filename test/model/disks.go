@@ -20,6 +20,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/mounts"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // disks is every content that the pool's filesystem had, and what the product's calls made of it.
@@ -31,10 +32,9 @@ type disks struct {
 	specs   interned[string, volume.Spec]
 	runs    interned[run, run]
 
-	mu       sync.RWMutex
-	outcomes map[asked]*outcome
-	ended    map[uint32]*outcome // of calls that were stopped, by run
-	beset    map[stranger]*outcome
+	outcomes memo[asked, *outcome]
+	ended    memo[uint32, *outcome] // of calls that were stopped, by run
+	beset    memo[stranger, *outcome]
 	calls    atomic.Int64 // that were made on the real directory
 }
 
@@ -64,7 +64,7 @@ var moved = result{err: fmt.Errorf("%w: /srv/p", volume.ErrDirectoryReplaced)}
 const takenImage = 1
 
 func newDisks() *disks {
-	d := &disks{outcomes: map[asked]*outcome{}, ended: map[uint32]*outcome{}, beset: map[stranger]*outcome{}}
+	d := &disks{}
 	d.images.of(emptyPool.text(), parseImage(emptyPool))
 	d.image(takenPool())
 	d.result(moved)
@@ -81,25 +81,34 @@ func (d *disks) image(f files) uint32 { return d.images.of(f.text(), parseImage(
 
 // do is what a call makes of an image. w is the caller's own directory.
 func (d *disks) do(image uint32, c call, w *workshop) *outcome {
-	return once(d, d.outcomes, asked{image, c}, func() *outcome {
+	return d.outcomes.of(asked{image, c}, func() *outcome {
 		d.calls.Add(1)
 		return w.play(d, image, c)
 	})
 }
 
-// once is what is known by a key, or is played now.
-func once[K comparable](d *disks, known map[K]*outcome, key K, play func() *outcome) *outcome {
-	d.mu.RLock()
-	o := known[key]
-	d.mu.RUnlock()
-	if o != nil {
-		return o
+// memo has what was made of each key.
+type memo[K comparable, V any] struct {
+	mu    sync.RWMutex
+	known map[K]V
+}
+
+// of is what is known of a key, or is made now.
+func (m *memo[K, V]) of(key K, make func() V) V {
+	m.mu.RLock()
+	value, known := m.known[key]
+	m.mu.RUnlock()
+	if known {
+		return value
 	}
-	o = play()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	known[key] = o
-	return o
+	value = make()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = map[K]V{}
+	}
+	m.known[key] = value
+	return value
 }
 
 // died is the value of a panic in a step.
@@ -225,13 +234,10 @@ func holding(held bool) func(*volume.Pool, context.Context, mounts.Identity, str
 }
 
 // identity of a directory.
-func identity(path string) (mounts.Identity, error) {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return mounts.Identity{}, err
-	}
+func identity(t hosttest.T, path string) mounts.Identity {
+	fd := hosttest.Need(unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
-	return mounts.IdentityOf(fd)
+	return hosttest.Need(mounts.IdentityOf(fd))(t)
 }
 
 // files is the content of a pool: by path below it, a file's text, or "/" for a directory.
@@ -335,10 +341,10 @@ func (f files) parse(pv string) (c onFile) {
 		c.begun = c.begun || is && strings.HasSuffix(begun, "new")
 	}
 	_, c.archived = f[own+"/archive/"+pv+".json"]
-	c.recorded, c.retained = recorded, strings.Contains(text, `"retained": true`)
+	r := recordIn(text)
+	c.recorded, c.retained, c.unnoted = recorded, r.Retained, r.Unpublished
 	c.origin, c.half = f.origin(pv)
-	c.promised, c.size = f.promised(pv, c.place), sizeIn(text)
-	c.unnoted = strings.Contains(text, `"unpublished": true`)
+	c.promised, c.size = f.promised(pv, c.place), sizeIn(r)
 	return c
 }
 
@@ -349,13 +355,9 @@ type workshop struct {
 }
 
 // newWorkshop makes a directory below dir.
-func newWorkshop(dir string) (*workshop, error) {
-	path, err := os.MkdirTemp(dir, "pool-")
-	if err != nil {
-		return nil, err
-	}
-	id, err := identity(path)
-	return &workshop{path, id}, err
+func newWorkshop(t hosttest.T, dir string) *workshop {
+	path := hosttest.Need(os.MkdirTemp(dir, "pool-"))(t)
+	return &workshop{path, identity(t, path)}
 }
 
 // created is the time in a record, which is another one in each run.
@@ -363,21 +365,36 @@ var created = regexp.MustCompile(`"created": ?"[^"]*"`)
 
 // read is the directory's content.
 func (w *workshop) read() files {
-	f := files{}
-	check(filepath.WalkDir(w.path, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || path == w.path {
+	f, err := filesIn(w.path, func(text string) string {
+		return created.ReplaceAllString(text, `"created": "2026-01-01T00:00:00Z"`)
+	})
+	check(err)
+	return f
+}
+
+// filesIn reads a directory. modelled is what the model has in place of a path or a text. What goes
+// meanwhile is not in it.
+func filesIn(root string, modelled func(string) string) (files, error) {
+	all := files{}
+	return all, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && path == root || os.IsNotExist(err) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		below := strings.TrimPrefix(path, w.path+"/")
-		if entry.IsDir() {
-			f[below] = "/"
+		below := modelled(strings.TrimPrefix(path, root+"/"))
+		if e.IsDir() {
+			all[below] = "/"
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		f[below] = created.ReplaceAllString(string(text), `"created": "2026-01-01T00:00:00Z"`)
+		if os.IsNotExist(err) {
+			return nil
+		}
+		all[below] = modelled(string(text))
 		return err
-	}))
-	return f
+	})
 }
 
 // write makes the directory's content.

@@ -25,11 +25,11 @@ var drawings = []*drawing{
 	{of: "volume", worlds: []string{"killed", "forced", "restored", "archived"}, look: volumeLook(lives - 1)},
 	{of: "clone", worlds: []string{"cloned"}, look: volumeLook(2*lives - 1)},
 	{of: "snapshot", small: []world{
-		{names: 1, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, kills: 1}},
-		{names: 1, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1}},
+		{snapshots: true, opening: written, left: often{snapshotsTaken: 1, kills: 1}},
+		{snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 1}},
 	}, look: snapshotLook},
 	{of: "adopted volume", small: []world{
-		{names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{adoptions: 1, undoings: 1}},
+		{peer: true, opening: madeByPeer, left: often{adoptions: 1, undoings: 1}},
 	}, look: adoptedLook},
 }
 
@@ -133,12 +133,11 @@ func (d *drawing) explored(t *testing.T) {
 	d.ways, d.places = map[string]bool{}, map[string]map[string]bool{}
 	all := d.small
 	for _, name := range d.worlds {
-		all = append(all, worldOf(t, name))
+		all = append(all, hosttest.Need(worldNamed(name))(t))
 	}
 	for _, of := range all {
-		x := hosttest.Need(newExplorer(drawnStates))(t)
-		x.workers[0].product.close()
-		x.workers, x.each = x.workers[len(x.workers)-1:], d.note
+		x := newExplorer(t, drawnStates, 1)
+		x.each = d.note
 		sum := x.explore(t.Context(), x.workers[0].opening(of))
 		t.Logf("%s: %d states", d.of, sum.states)
 		x.close()
@@ -182,8 +181,8 @@ func TestInvariantsAreTold(t *testing.T) {
 	for _, i := range slices.Concat(snapshotInvariants, snapshotSettlements) {
 		told(i.name, i.means)
 	}
-	for _, a := range adoptionSettlements {
-		told(a.name, a.means)
+	for _, i := range adoptionSettlements {
+		told(i.name, i.means)
 	}
 	for _, a := range slices.Concat(accounts, settledAccounts) {
 		told(a.name, a.means)

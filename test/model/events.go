@@ -69,10 +69,10 @@ var events = []event{
 	{"%s starts", nodes, daemonName, started, true},
 	{"node %s goes", nodes, nodeName, nodeGoes, false},
 	{"node %s is back", nodes, nodeName, nodeBack, false},
-	{"the configuration%s changes on_delete", nodes, ofNode, reconfigured, false},
-	{"the configuration%s changes the pattern of directories", nodes, ofNode, patternChanged, false},
-	{"the configuration%s names another provisioner", nodes, ofNode, nameChanged, false},
-	{"the configuration%s changes the scope of pool q", nodes, ofNode, scopeChanged, false},
+	{"the configuration%s changes on_delete", nodes, ofNode, configured(configs, otherDeletion), false},
+	{"the configuration%s changes the pattern of directories", nodes, ofNode, configured(patterns, patternOfPaths), false},
+	{"the configuration%s names another provisioner", nodes, ofNode, configured(renames, lessNamed), false},
+	{"the configuration%s changes the scope of pool q", nodes, ofNode, configured(scopings, otherScope), false},
 	{"people say that nodes do not share pool q any more", 1, nil, sharedNoMore, false},
 	{"people say that pool q is not %s's alone any more", nodes, nodeName, aloneNoMore, false},
 	{"%s starts with the alias", nodes, daemonName, aliasSet, true},
@@ -88,9 +88,9 @@ var events = []event{
 	{"people request less of %s", perName, slotName, lessRequested, false},
 	{"a snapshot is taken of %s", perCell, nameOf, snapshotTaken, false},
 	{"the snapshot is deleted", 1, nil, snapshotDeleted, false},
-	{"people delete the snapshot's content", 1, nil, contentDeleted, false},
-	{"people change the policy of the snapshot's content", 1, nil, contentPolicyChanged, false},
-	{"people take the finalizer off the snapshot's content", 1, nil, contentForced, false},
+	{"people delete the snapshot's content", 1, nil, contentChanged(snapshotEnds, deletedContent), false},
+	{"people change the policy of the snapshot's content", 1, nil, contentChanged(snapshotEnds, retainedContent), false},
+	{"people take the finalizer off the snapshot's content", 1, nil, contentChanged(forced, forcedContent), false},
 	{"the snapshot-controller deletes what is withdrawn", 1, nil, contentFollows, true},
 	{"the tombstone of %s is collected", perCell, nameOf, tombCollected, false},
 	{"people keep a volume for each claim %s", perName, slotName, volumeKept(byName), false},
@@ -207,47 +207,43 @@ func (s *state) reachable(node, pool int) bool {
 	return s.mounted[node][pool] || pool == sharedPool && s.mounted[1][pool]
 }
 
-// changed is a change of a volume object by people.
-func changed(s *state, cell int, b budget, change func(v *object) bool) bool {
-	v := s.api.volumes[cell]
-	if !v.exists || !change(&v) || !s.spend(b) {
-		return false
+// changed is the event that people change a volume object.
+func changed(b budget, change func(v *object) bool) func(*worker, *state, int) bool {
+	return func(_ *worker, s *state, cell int) bool {
+		v := s.api.volumes[cell]
+		if !v.exists || !change(&v) || !s.spend(b) {
+			return false
+		}
+		v.version = next(v.version)
+		s.api.put(cell, v)
+		return true
 	}
-	v.version = next(v.version)
-	s.api.put(cell, v)
-	return true
 }
 
-func objectDeleted(_ *worker, s *state, cell int) bool {
-	return changed(s, cell, deletions, func(v *object) bool { was := v.deleting; v.deleting = true; return !was })
-}
-
-func policyChanged(_ *worker, s *state, cell int) bool {
-	return changed(s, cell, policies, func(v *object) bool { v.retain = !v.retain; return true })
-}
-
-func finalizersForced(_ *worker, s *state, cell int) bool {
-	return changed(s, cell, forced, func(v *object) bool {
+var (
+	objectDeleted = changed(deletions, func(v *object) bool {
+		was := v.deleting
+		v.deleting = true
+		return !was
+	})
+	policyChanged    = changed(policies, func(v *object) bool { v.retain = !v.retain; return true })
+	finalizersForced = changed(forced, func(v *object) bool {
 		had := v.finalizer
 		v.finalizer, v.protected = false, false
 		return had
 	})
-}
-
-func claimTakenOut(_ *worker, s *state, cell int) bool {
-	return changed(s, cell, unbinding, func(v *object) bool {
+	claimTakenOut = changed(unbinding, func(v *object) bool {
 		had := v.ref && v.phase == released
 		v.ref, v.phase = false, available
 		return had
 	})
-}
+)
 
 func etcdSaved(w *worker, s *state, _ int) bool {
 	if s.left[restores] == 0 || s.saved != 0 {
 		return false
 	}
-	now := s.api.unversioned()
-	s.saved, s.backup = w.tree.etcds.of(now, now), s.lease
+	s.saved, s.backup = w.tree.keep(s.api.unversioned()), s.lease
 	return true
 }
 
@@ -308,8 +304,7 @@ func watchesBreak(w *worker, s *state, node int) bool {
 	if !d.up || d.cache != 0 || !s.spend(breaks) {
 		return false
 	}
-	now := s.api.unversioned()
-	d.cache = w.tree.etcds.of(now, now)
+	d.cache = w.tree.keep(s.api.unversioned())
 	return true
 }
 
@@ -366,15 +361,6 @@ func started(w *worker, s *state, node int) bool {
 	d.elsewhere = s.other
 	w.starts(s, node)
 	w.idle(s)
-	return true
-}
-
-func reconfigured(_ *worker, s *state, node int) bool {
-	d := &s.daemons[node]
-	if d.up || !d.exists || !s.spend(configs) {
-		return false
-	}
-	d.archive = !d.archive
 	return true
 }
 

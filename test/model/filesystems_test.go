@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,12 +20,11 @@ import (
 // madeIn returns the calls that a world's exploration made, each of which has each of its results.
 func madeIn(t *testing.T, name string, states int) (d *disks, all []asked) {
 	t.Helper()
-	x := hosttest.Need(newExplorer(states))(t)
-	defer x.close()
-	x.explore(t.Context(), x.workers[0].opening(worldOf(t, name)))
+	x := explorerOf(t, states, runtime.GOMAXPROCS(0))
+	x.explore(t.Context(), x.workers[0].opening(hosttest.Need(worldNamed(name))(t)))
 	d = x.tree.disks
 	different := map[string]asked{}
-	for key, done := range d.outcomes {
+	for key, done := range d.outcomes.known {
 		what := key.call.name + ": " + kindOf(d.results.value(done.result)) + fmt.Sprint(len(done.died))
 		if was, known := different[what]; !known || d.before(key, was) {
 			different[what] = key
@@ -70,7 +70,7 @@ func TestFilesystems(t *testing.T) {
 		for name, states := range calledIn {
 			t.Run(c.kind+" "+name, func(t *testing.T) {
 				d, all := madeIn(t, name, states)
-				w := hosttest.Need(newWorkshop(mount))(t)
+				w := newWorkshop(t, mount)
 				t.Logf("%d calls on %s", len(all), filepath.Dir(w.path))
 				for _, call := range all {
 					compared[call.call.name] = true
@@ -99,7 +99,7 @@ var shownElsewhere = map[string]string{"ResizeFrom": "TestResizeFrom (daemon/dis
 
 // compare makes a call on a real directory, and returns how it differs from the model's.
 func (w *workshop) compare(d *disks, of asked) string {
-	want := d.outcomes[of]
+	want := d.outcomes.known[of]
 	got := w.play(d, of.image, of.call)
 	if got.image != want.image || !slices.Equal(got.steps, want.steps) {
 		return fmt.Sprintf("%+v leaves %v after %v, the model's %v after %v", of.call, d.images.value(got.image).files, got.steps,

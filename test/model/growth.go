@@ -3,8 +3,8 @@ package model
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,47 +142,41 @@ func (e *etcd) enlarge(cell int, given object) response {
 // requested is a change of what a claim requests by people. The API server takes more, and less as
 // long as that is more than the claim has (pkg/apis/core/validation,
 // ValidatePersistentVolumeClaimUpdate).
-func requested(s *state, slot int, asks func(growth) more) bool {
-	c := &s.api.claims[slot]
-	to := asks(c.growth)
-	if !c.exists || !c.bound || to <= c.has || to > most || to == c.asks || !s.spend(sizes) {
-		return false
+func requested(asks func(more) more) func(*worker, *state, int) bool {
+	return func(_ *worker, s *state, slot int) bool {
+		c := &s.api.claims[slot]
+		to := asks(c.asks)
+		if !c.exists || !c.bound || to <= c.has || to > most || to == c.asks || !s.spend(sizes) {
+			return false
+		}
+		c.asks, c.version = to, next(c.version)
+		return true
 	}
-	c.asks, c.version = to, next(c.version)
-	return true
 }
 
-func moreRequested(_ *worker, s *state, slot int) bool {
-	return requested(s, slot, func(g growth) more { return g.asks + 1 })
+var (
+	moreRequested = requested(func(asks more) more { return asks + 1 })
+	lessRequested = requested(func(asks more) more { return asks - min(asks, 1) })
+)
+
+// recordIn is what the text of a record says, nothing if it was not written yet.
+func recordIn(text string) (r record.Record) {
+	_ = json.Unmarshal([]byte(text), &r)
+	return r
 }
 
-func lessRequested(_ *worker, s *state, slot int) bool {
-	return requested(s, slot, func(g growth) more { return g.asks - min(g.asks, 1) })
-}
-
-// sizeInRecord is the size in the text of a record.
-var sizeInRecord = regexp.MustCompile(`"requested": ?(\d+)`)
-
-func sizeIn(text string) more {
-	found := sizeInRecord.FindStringSubmatch(text)
-	if found == nil {
-		return 0
-	}
-	bytes, err := strconv.ParseInt(found[1], 10, 64)
-	check(err)
-	return moreThanOne(bytes)
-}
+func sizeIn(r record.Record) more { return moreThanOne(r.Requested) }
 
 // promised is what the pool keeps for a volume, in units: as its account counts it (daemon/disk,
 // promises).
 func (f files) promised(pv string, at record.Place) (sum uint8) {
 	text := cmp.Or(f[own+"/volumes/"+pv+".json"], f[own+"/volumes/"+pv+".json.new"])
 	if text != "" && at != nowhere {
-		sum = 1 + uint8(sizeIn(text))
+		sum = 1 + uint8(sizeIn(recordIn(text)))
 	}
 	for path, text := range f {
 		if strings.HasPrefix(path, own+"/archive/"+pv) && strings.HasSuffix(path, ".json") {
-			sum += 1 + uint8(sizeIn(text))
+			sum += 1 + uint8(sizeIn(recordIn(text)))
 		}
 	}
 	return sum
@@ -302,21 +296,12 @@ func sizeInRecordKept(s *state, on onFile, cell int) string {
 // A clone is a claim with the second name, of the claim with the first one. Its copy is a part of
 // the work on its claim: the model plays it to its end before the daemon does anything else.
 
-var (
-	originInRecord      = regexp.MustCompile(`"uid": ?"([^"]*)"`)
-	unpublishedInRecord = regexp.MustCompile(`"unpublished": ?true`)
-)
-
 // origin is what a volume's record says of the claim that it was copied from, and whether its
 // object was not to be made yet.
 func (f files) origin(pv string) (uid string, half bool) {
 	volumes, archive := own+"/volumes/"+pv, own+"/archive/"+pv
-	text := cmp.Or(f[volumes+".json"], f[volumes+".json.new"], f[archive+".json"])
-	found := originInRecord.FindStringSubmatch(text)
-	if found == nil {
-		return "", false
-	}
-	return found[1], unpublishedInRecord.MatchString(text)
+	r := recordIn(cmp.Or(f[volumes+".json"], f[volumes+".json.new"], f[archive+".json"]))
+	return r.Origin.UID, r.Origin.UID != "" && r.Unpublished
 }
 
 // cloneable reports whether there is a claim that can be cloned.

@@ -85,12 +85,6 @@ func (s server) visitKept(id uint32, visit func(*corev1.PersistentVolume)) {
 	}
 }
 
-// few is what the API server responds to fewVolumes.
-func (w *worker) few(s *state) response {
-	now := etcd{kept: s.reached().kept}
-	return response{etcd: w.tree.etcds.of(now, now)}
-}
-
 // volumeKept: people make a volume, or the scheduler chose one that is there, for a claim that has
 // none.
 func volumeKept(as keeping) func(*worker, *state, int) bool {

@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // options is what the command line says.
@@ -96,8 +97,7 @@ func play(ctx context.Context, p *harness.Program, opt options) {
 func playOrder(p *harness.Program, file string) {
 	o, err := readOrder(file)
 	p.Must(err, "reading an order")
-	x, err := newExplorer(0)
-	p.Must(err, "making directories for the pool")
+	x := newExplorer(p, 0, 1)
 	defer x.close()
 	s, err := x.workers[0].follow(o, func(_ state, m move, _ state, _ string) error { p.Say("%s", m); return nil })
 	p.Must(err, "playing "+file)
@@ -113,8 +113,7 @@ func playOrder(p *harness.Program, file string) {
 func playWorld(ctx context.Context, p *harness.Program, world world, states int, share time.Duration) (found []string, n int) {
 	ctx, cancel := context.WithTimeout(ctx, share)
 	defer cancel()
-	x, err := newExplorer(states)
-	p.Must(err, "making directories for the pool")
+	x := newExplorer(p, states, runtime.GOMAXPROCS(0))
 	defer x.close()
 	first := x.workers[0].opening(world)
 	sum := x.explore(ctx, first)
@@ -126,21 +125,14 @@ func playWorld(ctx context.Context, p *harness.Program, world world, states int,
 	return found, sum.states
 }
 
-// newExplorer makes an explorer with a worker for each processor.
-func newExplorer(states int) (*explorer, error) {
-	dir, err := os.MkdirTemp("/dev/shm", "model-")
-	if err != nil {
-		return nil, err
-	}
+// newExplorer makes an explorer of at most so many states, 0: all.
+func newExplorer(t hosttest.T, states, workers int) *explorer {
+	dir := hosttest.Need(os.MkdirTemp("/dev/shm", "model-"))(t)
 	x := &explorer{tree: newTree(newDisks()), limit: states, most: 1, dir: dir}
-	for range runtime.GOMAXPROCS(0) {
-		w, err := newWorker(x.tree, dir)
-		if err != nil {
-			return nil, errors.Join(err, os.RemoveAll(dir))
-		}
-		x.workers = append(x.workers, w)
+	for range workers {
+		x.workers = append(x.workers, newWorker(x.tree, newWorkshop(t, dir)))
 	}
-	return x, nil
+	return x
 }
 
 // close removes what newExplorer made.

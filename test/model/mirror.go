@@ -103,8 +103,7 @@ func known(all *[]uint32, id uint32, make func() uint32) uint32 {
 
 func (w *worker) mirrorEtcd(id uint32) uint32 {
 	return known(&w.mirrors.etcds, id, func() uint32 {
-		m := w.tree.etcds.value(id).mirror()
-		return w.tree.etcds.of(m, m)
+		return w.tree.keep(w.tree.etcds.value(id).mirror())
 	})
 }
 
@@ -121,17 +120,21 @@ func (w *worker) mirrorImage(id uint32) uint32 {
 func (w *worker) mirrorMemory(id uint32) uint32 {
 	return known(&w.mirrors.memories, id, func() uint32 {
 		was := w.tree.memories.value(id)
-		m := controllers.Memory{Unpublished: map[string]string{}, Begun: renamedAll(was.Begun), Published: renamedAll(was.Published),
-			Held:     renamedAll(was.Held),
-			Promised: mirrorPromised(was.Promised), Detached: map[string]bool{}}
-		for uid, pool := range was.Unpublished {
-			m.Unpublished[renamed.Replace(uid)] = pool
-		}
-		for uid, long := range was.Detached {
-			m.Detached[renamed.Replace(uid)] = long
-		}
-		return w.tree.remember(m)
+		return w.tree.remember(controllers.Memory{
+			Begun: renamedAll(was.Begun), Published: renamedAll(was.Published), Held: renamedAll(was.Held),
+			Promised: mirrorPromised(was.Promised), Unpublished: renamedKeys(was.Unpublished),
+			Detached: renamedKeys(was.Detached),
+		})
 	})
+}
+
+// renamedKeys changes the names in the keys.
+func renamedKeys[V any](all map[string]V) map[string]V {
+	other := map[string]V{}
+	for key, value := range all {
+		other[renamed.Replace(key)] = value
+	}
+	return other
 }
 
 func renamedAll(all []string) (other []string) {

@@ -16,12 +16,8 @@ type worker struct {
 	apart     bool // mirrors are not merged
 }
 
-func newWorker(t *tree, dir string) (*worker, error) {
-	w, err := newWorkshop(dir)
-	if err != nil {
-		return nil, err
-	}
-	return &worker{tree: t, product: newProduct(t), workshop: w, elections: map[uint8]*election{}, elected: map[electing]elected{}}, nil
+func newWorker(t *tree, w *workshop) *worker {
+	return &worker{tree: t, product: newProduct(t), workshop: w, elections: map[uint8]*election{}, elected: map[electing]elected{}}
 }
 
 // image is what a filesystem has in a state.
@@ -150,9 +146,9 @@ func (w *worker) serve(s *state, node int, o op) response {
 	s.hastens(node, o)
 	switch o.kind {
 	case fewVolumes:
-		return w.few(s)
+		return w.tree.listed(etcd{kept: s.reached().kept})
 	case fewPods:
-		return w.pods(s)
+		return w.tree.listed(etcd{pods: s.reached().pods})
 	case onDisk:
 		pool := int(o.disk.pool)
 		store := storeOf(pool, node)
@@ -169,7 +165,7 @@ func (w *worker) serve(s *state, node int, o op) response {
 	case eachVolume:
 		now := s.reached().unversioned()
 		now.tombs = [cells]tomb{}
-		return response{etcd: w.tree.etcds.of(now, now)}
+		return w.tree.listed(now)
 	}
 	if s.other {
 		none := s.reached()

@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	daemonstatus "github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -36,18 +36,18 @@ var happenings = map[string]func(st *stage, before state, i int) error{
 	"people edit the label of %s":                                              (*stage).labelEdited,
 	"people take the finalizers off %s":                                        patched(`{"metadata":{"finalizers":null}}`),
 	"people take the claim out of %s":                                          patched(`{"spec":{"claimRef":null}}`),
-	"etcd is saved":                                                            (*stage).etcdSaved,
-	"etcd is restored":                                                         (*stage).etcdRestored,
+	"etcd is saved":                                                            atEtcd(savesEtcd),
+	"etcd is restored":                                                         atEtcd(restoresEtcd),
 	"the watches%s break":                                                      func(st *stage, _ state, i int) error { st.machines[i].front.breaks(true); return nil },
 	"the watches%s are whole again":                                            func(st *stage, _ state, i int) error { st.machines[i].front.breaks(false); return nil },
-	"%s is unmounted":                                                          (*stage).unmounted,
-	"%s is mounted":                                                            (*stage).mounted,
+	"%s is unmounted":                                                          atMount((*machine).unmounts),
+	"%s is mounted":                                                            atMount((*machine).mounts),
 	"the daemon looks at %s":                                                   (*stage).looked,
 	"%s starts":                                                                (*stage).started,
-	"the configuration%s changes on_delete":                                    (*stage).reconfigured,
-	"the configuration%s changes the pattern of directories":                   (*stage).patternChanged,
-	"the configuration%s names another provisioner":                            (*stage).renamed,
-	"the configuration%s changes the scope of pool q":                          (*stage).scopeChanged,
+	"the configuration%s changes on_delete":                                    reconfigures(otherDeletion),
+	"the configuration%s changes the pattern of directories":                   reconfigures(patternOfPaths),
+	"the configuration%s names another provisioner":                            reconfigures(lessNamed),
+	"the configuration%s changes the scope of pool q":                          reconfigures(otherScope),
 	"the pool's disk is copied":                                                (*stage).diskCopied,
 	"another filesystem is mounted as the pool":                                (*stage).diskSwapped,
 	"the pool's own filesystem is mounted again":                               (*stage).diskBack,
@@ -158,35 +158,36 @@ func (st *stage) policyChanged(before state, cell int) error {
 
 func patched(patch string) func(*stage, state, int) error {
 	return func(st *stage, _ state, cell int) error {
-		_, err := st.Client().CoreV1().PersistentVolumes().Patch(st.Ctx, st.real(cell), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return st.volumeIs(st.real(cell), patch)
+	}
+}
+
+// savesEtcd copies etcd's files. kill(2) loses nothing of them.
+func savesEtcd(etcd string) error {
+	return errors.Join(os.RemoveAll(etcd+"-saved"), os.CopyFS(etcd+"-saved", os.DirFS(etcd)))
+}
+
+func restoresEtcd(etcd string) error {
+	return errors.Join(os.RemoveAll(etcd), os.Rename(etcd+"-saved", etcd))
+}
+
+// atEtcd has the control plane end, and come back.
+func atEtcd(meanwhile func(etcd string) error) func(*stage, state, int) error {
+	return func(st *stage, before state, _ int) error {
+		err := restarted(st.Soon(), st.plane, meanwhile)
+		for _, on := range st.machines {
+			on.front.breaks(before.daemons[on.number].cache != 0)
+		}
 		return err
 	}
 }
 
-// etcdSaved copies etcd's files. kill(2) loses nothing of them.
-func (st *stage) etcdSaved(before state, _ int) error {
-	return st.restart(before, func(etcd string) error {
-		return errors.Join(os.RemoveAll(etcd+"-saved"), os.CopyFS(etcd+"-saved", os.DirFS(etcd)))
-	})
-}
-
-func (st *stage) etcdRestored(before state, _ int) error {
-	return st.restart(before, func(etcd string) error {
-		return errors.Join(os.RemoveAll(etcd), os.Rename(etcd+"-saved", etcd))
-	})
-}
-
-// restart has the control plane end, and come back.
-func (st *stage) restart(before state, meanwhile func(etcd string) error) error {
-	if err := st.plane.Kill(); err != nil {
+// restarted does something with etcd's files, while the control plane is down.
+func restarted(ctx context.Context, plane *cluster.Cluster, meanwhile func(etcd string) error) error {
+	if err := plane.Kill(); err != nil {
 		return err
 	}
-	err := meanwhile(filepath.Join(st.plane.Dir(), "etcd"))
-	err = errors.Join(err, st.plane.Restart(st.Soon()))
-	for _, on := range st.machines {
-		on.front.breaks(before.daemons[on.number].cache != 0)
-	}
-	return err
+	return errors.Join(meanwhile(filepath.Join(plane.Dir(), "etcd")), plane.Restart(ctx))
 }
 
 var errAtWork = errors.New("this cannot be played while the daemon is at work: what it has open of the pool stays open")
@@ -202,20 +203,14 @@ func (st *stage) mountPoint(before state, i int) (*machine, error) {
 	return st.machines[i/pools], nil
 }
 
-func (st *stage) unmounted(before state, i int) error {
-	on, err := st.mountPoint(before, i)
-	if err == nil {
-		on.unmounts()
+func atMount(do func(*machine)) func(*stage, state, int) error {
+	return func(st *stage, before state, i int) error {
+		on, err := st.mountPoint(before, i)
+		if err == nil {
+			do(on)
+		}
+		return err
 	}
-	return err
-}
-
-func (st *stage) mounted(before state, i int) error {
-	on, err := st.mountPoint(before, i)
-	if err == nil {
-		on.mounts()
-	}
-	return err
 }
 
 func (st *stage) looked(before state, i int) error {

@@ -57,12 +57,6 @@ func (s server) FewPods(_ context.Context, _, _ string, visit func(*corev1.Pod))
 	return nil
 }
 
-// pods is what the API server responds to fewPods.
-func (w *worker) pods(s *state) response {
-	now := etcd{pods: s.reached().pods}
-	return response{etcd: w.tree.etcds.of(now, now)}
-}
-
 // SetSelectedNode is part of controllers.API.
 func (s server) SetSelectedNode(
 	_ context.Context, c *corev1.PersistentVolumeClaim, node string,
@@ -209,20 +203,13 @@ func podSettles(s *state, _ onFile, cell int) string {
 	return ""
 }
 
-// firstPods: the claims of the first pod are there.
-var firstPods = []string{"claim c0 is made", "claim c1 is made"}
-
 // podWorlds are worlds of two pods and their claims, in a pool that has room for two of the three.
+// In the last one the claims of the first pod are there.
 var podWorlds = []world{
-	podWorld("pods", world{steady: true}, [budgets]uint8{choices: 4, ends: 1}),
-	podWorld("pods-killed", world{}, [budgets]uint8{choices: 3, kills: 1}),
-	podWorld("pods-raced", world{steady: true}, [budgets]uint8{choices: 3, workers: 1}),
-	podWorld("pods-losses", world{steady: true}, [budgets]uint8{choices: 3, losses: 1}),
-	podWorld("pods-asked", world{steady: true, unasked: true, opening: firstPods},
-		[budgets]uint8{choices: 3, ends: 1}),
-}
-
-func podWorld(name string, w world, left [budgets]uint8) world {
-	w.name, w.names, w.claims, w.room, w.pods, w.left = name, 3, 1, 2, true, left
-	return w
+	{name: "pods", names: 3, room: 2, pods: true, steady: true, left: often{choices: 4, ends: 1}},
+	{name: "pods-killed", names: 3, room: 2, pods: true, left: often{choices: 3, kills: 1}},
+	{name: "pods-raced", names: 3, room: 2, pods: true, steady: true, left: often{choices: 3, workers: 1}},
+	{name: "pods-losses", names: 3, room: 2, pods: true, steady: true, left: often{choices: 3, losses: 1}},
+	{name: "pods-asked", tried: 20_000, names: 3, room: 2, pods: true, steady: true, unasked: true,
+		opening: []string{"claim c0 is made", "claim c1 is made"}, left: often{choices: 3, ends: 1}},
 }

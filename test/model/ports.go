@@ -160,13 +160,18 @@ func (s server) EachVolume(_ context.Context, visit func(*corev1.PersistentVolum
 	if err != nil {
 		return err
 	}
-	for cell, v := range s.p.tree.etcds.value(a.etcd).volumes {
+	s.p.visitMade(a.etcd, visit)
+	s.visitKept(a.etcd, visit)
+	return nil
+}
+
+// visitMade visits the volumes that were made for claims.
+func (p *product) visitMade(id uint32, visit func(*corev1.PersistentVolume)) {
+	for cell, v := range p.tree.etcds.value(id).volumes {
 		if v.exists {
 			visit(volumeObject(cell, v))
 		}
 	}
-	s.visitKept(a.etcd, visit)
-	return nil
 }
 
 func (s server) CreateVolume(_ context.Context, pv *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {

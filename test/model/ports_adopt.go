@@ -42,15 +42,10 @@ type adoptAPI struct {
 // EachVolume is part of adopt.API.
 func (a adoptAPI) EachVolume(_ context.Context, visit func(*corev1.PersistentVolume)) error {
 	r, err := server{p: a.p}.ask(op{kind: listVolumes})
-	if err != nil {
-		return err
+	if err == nil {
+		a.p.visitMade(r.etcd, visit)
 	}
-	for cell, v := range a.p.tree.etcds.value(r.etcd).volumes {
-		if v.exists {
-			visit(volumeObject(cell, v))
-		}
-	}
-	return nil
+	return err
 }
 
 // GetVolume is part of adopt.API.

@@ -105,15 +105,11 @@ func (p *playhouse) target(pod int) string {
 
 func (p *playhouse) must(err error) {
 	p.Helper()
-	if err != nil {
-		p.Fatal(err)
-	}
+	hosttest.Check(p, err)
 }
 
 func (p *playhouse) identity(name string) mounts.Identity {
-	p.Helper()
-	id := hosttest.Need(identity(p.path(name)))(p)
-	return id
+	return identity(p, p.path(name))
 }
 
 func (p *playhouse) store(name string) *volume.Pool {
@@ -171,7 +167,7 @@ func (p *playhouse) mounts(what lies) {
 func (p *playhouse) sets(s scene) {
 	p.clear()
 	p.must(os.RemoveAll(p.path("ours/" + publishedPV)))
-	p.must(os.RemoveAll(p.path("ours/" + record.OwnDir + "/volumes/" + publishedPV + ".json")))
+	p.must(os.RemoveAll(p.record()))
 	p.makes("ours", ownText)
 	p.mounts(ours)
 	for pod, is := range s.targets {
@@ -191,7 +187,7 @@ func (p *playhouse) sets(s scene) {
 		p.removes()
 	}
 	if s.lost {
-		p.loses()
+		p.must(os.Remove(p.record()))
 	}
 	if s.departed || s.at != ours {
 		p.mounts(s.at)
@@ -226,18 +222,16 @@ func (p *playhouse) opens() (err error) {
 	return err
 }
 
-// mountsFor is the second half.
-func (p *playhouse) mountsFor(pod int) error {
+// at does something with the target of a pod.
+func (p *playhouse) at(pod int, do func(*target.Target) error) error {
 	t := hosttest.Need(target.Root(p.path("kubelet")).Open(p.target(pod)))(p)
 	defer t.Close()
-	return t.Publish(p.fd, target.Options{})
+	return do(t)
 }
 
-// unpublishes is NodeUnpublishVolume.
-func (p *playhouse) unpublishes(pod int) error {
-	t := hosttest.Need(target.Root(p.path("kubelet")).Open(p.target(pod)))(p)
-	defer t.Close()
-	return t.Unpublish()
+// mountsFor is the second half.
+func (p *playhouse) mountsFor(pod int) error {
+	return p.at(pod, func(t *target.Target) error { return t.Publish(p.fd, target.Options{}) })
 }
 
 // removes is what the daemon does with a volume whose object was deleted.
@@ -248,8 +242,8 @@ func (p *playhouse) removes() {
 	hosttest.Need(store.Purge(ctx, id, publishedPV))(p)
 }
 
-func (p *playhouse) loses() {
-	p.must(os.Remove(p.path("ours/" + record.OwnDir + "/volumes/" + publishedPV + ".json")))
+func (p *playhouse) record() string {
+	return p.path("ours/" + record.OwnDir + "/volumes/" + publishedPV + ".json")
 }
 
 // act is something that can happen in a scene. apply reports what is wrong with what came of it;
@@ -273,7 +267,7 @@ var sceneEvents = []sceneEvent{
 	{"the pool is mounted", func(s scene) bool { return s.at == bare }, nothingWrong(func(p *playhouse, s *scene) { s.at = ours; p.mounts(ours) })},
 	{"another filesystem is mounted in its place", func(s scene) bool { return s.at == bare }, nothingWrong(func(p *playhouse, s *scene) { s.at = another; p.mounts(another) })},
 	{"the daemon removes the volume", func(s scene) bool { return s.at == ours && !s.removed && !s.lost }, nothingWrong(func(p *playhouse, s *scene) { s.removed = true; p.removes() })},
-	{"the record is lost", func(s scene) bool { return !s.removed && !s.lost }, nothingWrong(func(p *playhouse, s *scene) { s.lost = true; p.loses() })},
+	{"the record is lost", func(s scene) bool { return !s.removed && !s.lost }, nothingWrong(func(p *playhouse, s *scene) { s.lost = true; p.must(os.Remove(p.record())) })},
 	{"the service is restarted", func(s scene) bool { return s.opened }, nothingWrong(func(p *playhouse, _ *scene) { p.dies() })},
 	{"the service dies when it has made the target's directory", func(s scene) bool { return s.opened && s.targets[0] == noTarget }, nothingWrong(func(p *playhouse, _ *scene) {
 		p.must(os.Mkdir(p.target(0), 0o750))
@@ -310,7 +304,7 @@ func mountsForPod(p *playhouse, s *scene, pod int) string {
 }
 
 func unpublishesFor(p *playhouse, pod int) string {
-	if err := p.unpublishes(pod); err != nil {
+	if err := p.at(pod, (*target.Target).Unpublish); err != nil { // NodeUnpublishVolume
 		return "UnpublishEnds: " + err.Error()
 	}
 	if _, err := os.Lstat(p.target(pod)); !os.IsNotExist(err) {
@@ -353,31 +347,29 @@ func (p *playhouse) wrongIn(s scene) string {
 func TestPublished(t *testing.T) {
 	p := newPlayhouse(t)
 	first := scene{at: ours}
-	from, level, moves := map[scene][]string{first: nil}, []scene{first}, 0
-	for depth := 0; len(level) > 0; depth++ {
-		var reached []scene
-		for _, s := range level {
-			for _, e := range sceneEvents {
-				if !e.may(s) {
-					continue
-				}
-				moves++
-				p.sets(s)
-				after := s
-				wrong := e.apply(p, &after)
-				if after = p.sees(after); wrong == "" {
-					wrong = p.wrongIn(after)
-				}
-				way := append(slices.Clone(from[s]), e.name)
-				if wrong != "" {
-					t.Fatalf("%s\n%s", wrong, strings.Join(way, "\n"))
-				}
-				if _, known := from[after]; !known {
-					from[after], reached = way, append(reached, after)
-				}
+	from, queue, moves := map[scene][]string{first: nil}, []scene{first}, 0
+	for len(queue) > 0 {
+		s := queue[0]
+		queue = queue[1:]
+		for _, e := range sceneEvents {
+			if !e.may(s) {
+				continue
+			}
+			moves++
+			p.sets(s)
+			after := s
+			wrong := e.apply(p, &after)
+			if after = p.sees(after); wrong == "" {
+				wrong = p.wrongIn(after)
+			}
+			way := append(slices.Clone(from[s]), e.name)
+			if wrong != "" {
+				t.Fatalf("%s\n%s", wrong, strings.Join(way, "\n"))
+			}
+			if _, known := from[after]; !known {
+				from[after], queue = way, append(queue, after)
 			}
 		}
-		level = reached
 	}
 	t.Logf("%d states by %d moves", len(from), moves)
 }

@@ -51,14 +51,13 @@ func TestLong(t *testing.T) {
 		t.Fatalf("no orders are kept: %v", err)
 	}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, orderIn(t, file)) })
+		t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, hosttest.Need(readOrder(file))(t)) })
 	}
 }
 
 // playsRandom plays one order, and reports whether the daemon went the model's way to its end.
 func playsRandom(t *testing.T, on *planes, seed uint64) (whole bool) {
-	x := hosttest.Need(newExplorer(0))(t)
-	defer x.close()
+	x := explorerOf(t, 0, 1)
 	r, w := rand.New(rand.NewPCG(seed, 0)), x.workers[0]
 	var some []world
 	for _, of := range wandering() {

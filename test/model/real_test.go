@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	}
 	code := hosttest.Main(m)
 	if exploredStates > 0 { // in the process inside the namespace
-		fmt.Printf("%d states of %d of %d worlds\n", exploredStates, len(exploredNames), len(worlds))
+		fmt.Printf("%d states of %d of %d worlds\n", exploredStates, exploredWorlds, len(worlds))
 	}
 	os.Exit(code)
 }
@@ -44,7 +44,7 @@ func TestReal(t *testing.T) {
 	}
 	on, failed := planes{T: t}, 0
 	for _, file := range files {
-		o := orderIn(t, file)
+		o := hosttest.Need(readOrder(file))(t)
 		plane := on.of(o.world)
 		if !t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, o) }) {
 			failed++
@@ -65,21 +65,13 @@ var lengthy = []string{
 // mostWrong is how many orders may differ before the others are left out.
 const mostWrong = 3
 
-// orderIn is the order in a file.
-func orderIn(t *testing.T, file string) order {
-	t.Helper()
-	o := hosttest.Need(readOrder(file))(t)
-	return o
-}
-
 // playsKept plays one order.
 func playsKept(t *testing.T, plane *cluster.Cluster, o order) {
 	t.Helper()
 	if why := o.world.apart(); why != "" {
 		t.Fatalf("an order of world %s cannot be played for real: %s", o.world.name, why)
 	}
-	x := hosttest.Need(newExplorer(0))(t)
-	defer x.close()
+	x := explorerOf(t, 0, 1)
 	st := newStage(t, plane, x.workers[0], o.world.first())
 	defer st.end()
 	st.begin()

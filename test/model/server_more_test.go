@@ -23,19 +23,11 @@ var (
 	asksLess = operation{"less", func(ctx context.Context, r *real) (error, error) {
 		return r.asks(ctx, lessRequested(nil, &r.model, 0)), nil
 	}}
-	beginsGrowth = operation{"begin", func(ctx context.Context, r *real) (error, error) {
-		target := more(1).quantity()
-		return r.status(ctx, plan.ClaimStatus{Allocated: &target, State: resizings[inProgress]})
-	}}
-	endsGrowth = operation{"end", func(ctx context.Context, r *real) (error, error) {
-		target := more(1).quantity()
-		return r.status(ctx, plan.ClaimStatus{Capacity: &target, Allocated: &target})
-	}}
-	refusesGrowth = operation{"refuse", func(ctx context.Context, r *real) (error, error) {
-		target := more(1).quantity()
-		return r.status(ctx, plan.ClaimStatus{Allocated: &target, State: resizings[infeasible]})
-	}}
-	enlarges = operation{"enlarge", func(ctx context.Context, r *real) (error, error) {
+	grownTo       = more(1).quantity()
+	beginsGrowth  = writes("begin", plan.ClaimStatus{Allocated: &grownTo, State: resizings[inProgress]})
+	endsGrowth    = writes("end", plan.ClaimStatus{Capacity: &grownTo, Allocated: &grownTo})
+	refusesGrowth = writes("refuse", plan.ClaimStatus{Allocated: &grownTo, State: resizings[infeasible]})
+	enlarges      = operation{"enlarge", func(ctx context.Context, r *real) (error, error) {
 		given := r.seen
 		given.size = 1
 		return r.client.SetCapacity(ctx, r.given, given.size.quantity()), r.serve(op{kind: writeCapacity, with: given})
@@ -52,23 +44,26 @@ var (
 // ofSizes are sequences of them: each write after each change, and as the product does it, which
 // reads before it writes.
 func ofSizes() (all [][]operation) {
-	changes := []operation{asksMore, beginsGrowth, endsGrowth, enlarges, operationNamed("policy"), operationNamed("claim deleted")}
-	for _, first := range changes {
+	others := operationsNamed("policy", "claim deleted")
+	for _, first := range append([]operation{asksMore, beginsGrowth, endsGrowth, enlarges}, others...) {
 		for _, second := range []operation{asksLess, beginsGrowth, endsGrowth, enlarges} {
 			all = append(all, []operation{first, second})
 		}
 	}
-	again := operationNamed("read again")
 	return append(all,
 		[]operation{asksMore, readsClaim, beginsGrowth, enlarges, readsClaim, endsGrowth},
 		[]operation{asksMore, readsClaim, refusesGrowth, asksLess, readsClaim, beginsGrowth},
 		[]operation{asksMore, asksMore, asksLess, readsClaim, endsGrowth, asksLess},
-		[]operation{enlarges, again, operationNamed("release"), enlarges},
+		slices.Concat([]operation{enlarges}, operationsNamed("read again", "release"), []operation{enlarges}),
 	)
 }
 
-func operationNamed(name string) operation {
-	return operations[slices.IndexFunc(operations, func(o operation) bool { return o.name == name })]
+func operationsNamed(names ...string) (all []operation) {
+	for _, name := range names {
+		i := slices.IndexFunc(operations, func(o operation) bool { return o.name == name })
+		all = append(all, operations[i])
+	}
+	return all
 }
 
 // asks writes what the model's claim requests now, if it changed.
@@ -82,14 +77,16 @@ func (r *real) asks(ctx context.Context, changed bool) error {
 	return err
 }
 
-// status writes the status of the claim as it was read last. A claim that is gone is not told from
+// writes writes the status of the claim as it was read last. A claim that is gone is not told from
 // one that was changed.
-func (r *real) status(ctx context.Context, s plan.ClaimStatus) (onReal, onModel error) {
-	_, onReal = r.client.PatchClaimStatus(ctx, r.claim, s)
-	if gone(onReal) == nil && onReal != nil {
-		onReal = errChanged
-	}
-	return onReal, r.serve(op{kind: writeStatus, grow: r.known.patched(s)})
+func writes(name string, s plan.ClaimStatus) operation {
+	return operation{name, func(ctx context.Context, r *real) (onReal, onModel error) {
+		_, onReal = r.client.PatchClaimStatus(ctx, r.claim, s)
+		if gone(onReal) == nil && onReal != nil {
+			onReal = errChanged
+		}
+		return onReal, r.serve(op{kind: writeStatus, grow: r.known.patched(s)})
+	}}
 }
 
 // served are the requests to the model's API server that were compared with a real one. That of nil

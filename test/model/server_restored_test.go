@@ -3,20 +3,8 @@
 package model
 
 import (
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/kube"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
@@ -25,11 +13,11 @@ import (
 // that, and with what was read before after it was restored.
 type restored struct {
 	*real
-	steps [3]operation
+	steps []operation
 }
 
 func (r *restored) name() string {
-	return strings.ReplaceAll(strings.ToLower("restored "+names(r.steps[:])), " ", "-")
+	return strings.ReplaceAll(strings.ToLower("restored "+names(r.steps)), " ", "-")
 }
 
 // ofRestores are those whose volume object changes after etcd was saved. That an object is deleted
@@ -45,7 +33,7 @@ func ofRestores() (all []*restored) {
 				if first == "read again" && third == "delete" {
 					continue
 				}
-				all = append(all, &restored{steps: [3]operation{operationNamed(first), operationNamed(second), operationNamed(third)}})
+				all = append(all, &restored{steps: operationsNamed(first, second, third)})
 			}
 		}
 	}
@@ -55,35 +43,26 @@ func ofRestores() (all []*restored) {
 // TestServerRestored compares the real API server and the model's after etcd was restored to an
 // earlier moment.
 func TestServerRestored(t *testing.T) {
-	plane, all := fixture.OwnPlane(t), ofRestores()
-	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: selfOf(0), Namespace: "server"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "server"}}
-	if _, err := plane.Client().CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	x := hosttest.Need(newExplorer(0))(t)
-	defer x.close()
-	each(t, all, func(r *restored) (err error) {
+	all, w := ofRestores(), explorerOf(t, 0, 1).workers[0]
+	plane, client := newServer(t)
+	eachOf(t, all, func(r *restored) (err error) {
 		if r.real, err = newReal(t.Context(), plane, client, "server", r.name()); err != nil {
 			return err
 		}
 		r.model.left[restores] = 1
 		return r.does(t.Context(), r.steps[0])
 	})
-	etcdFiles(t, plane, func(etcd string) error { return os.CopyFS(etcd+"-saved", os.DirFS(etcd)) })
-	each(t, all, func(r *restored) error {
-		if !etcdSaved(x.workers[0], &r.model, 0) {
-			return errors.New("it cannot be saved")
+	hosttest.Check(t, restarted(t.Context(), plane, savesEtcd))
+	eachOf(t, all, func(r *restored) error {
+		if err := happens(etcdSaved(w, &r.model, 0)); err != nil {
+			return err
 		}
 		return r.does(t.Context(), r.steps[1])
 	})
-	etcdFiles(t, plane, func(etcd string) error { return errors.Join(os.RemoveAll(etcd), os.Rename(etcd+"-saved", etcd)) })
-	each(t, all, func(r *restored) error {
-		if !etcdRestored(x.workers[0], &r.model, 0) {
-			return errors.New("it cannot be restored")
+	hosttest.Check(t, restarted(t.Context(), plane, restoresEtcd))
+	eachOf(t, all, func(r *restored) error {
+		if err := happens(etcdRestored(w, &r.model, 0)); err != nil {
+			return err
 		}
 		if err := r.agree(t.Context()); err != nil {
 			return err
@@ -92,37 +71,15 @@ func TestServerRestored(t *testing.T) {
 	})
 }
 
-// each does something with each, some at a time.
-func each(t *testing.T, all []*restored, do func(*restored) error) {
+// eachOf does something with each, and ends the test if one went wrong.
+func eachOf(t *testing.T, all []*restored, do func(*restored) error) {
 	t.Helper()
-	todo, done := make(chan *restored), sync.WaitGroup{}
-	for range 16 {
-		done.Go(func() {
-			for r := range todo {
-				if err := do(r); err != nil {
-					t.Errorf("%s: %v", names(r.steps[:]), err)
-				}
-			}
-		})
-	}
-	for _, r := range all {
-		todo <- r
-	}
-	close(todo)
-	done.Wait()
+	each(all, func(r *restored) {
+		if err := do(r); err != nil {
+			t.Errorf("%s: %v", names(r.steps), err)
+		}
+	})
 	if t.Failed() {
 		t.FailNow()
-	}
-}
-
-// etcdFiles does something with etcd's files, while the control plane is down.
-func etcdFiles(t *testing.T, plane *cluster.Cluster, do func(etcd string) error) {
-	t.Helper()
-	err := plane.Kill()
-	if err == nil {
-		err = do(filepath.Join(plane.Dir(), "etcd"))
-	}
-	if err = errors.Join(err, plane.Restart(t.Context())); err != nil {
-		t.Fatal(fmt.Errorf("etcd's files: %w", err))
 	}
 }

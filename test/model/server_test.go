@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // real is one claim and its volume on a real API server, beside those of the model. given is the
@@ -122,13 +124,6 @@ func (r *real) serve(o op) error {
 	return nil
 }
 
-// byThemselves lets the model's controllers of the cluster do all that they do.
-func (r *real) byThemselves() {
-	for again := true; again; {
-		again = binds(nil, &r.model, 0) || releases(nil, &r.model, 0) || unprotects(nil, &r.model, 0) || protects(nil, &r.model, 0)
-	}
-}
-
 // differs is how the real objects differ from the model's, "" if they do not.
 func (r *real) differs(ctx context.Context) string {
 	want := r.model.api.unversioned()
@@ -176,7 +171,7 @@ func phaseOf(of etcd) corev1.PersistentVolumeClaimPhase {
 func (r *real) agree(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, harness.Timeout)
 	defer cancel()
-	r.byThemselves()
+	r.model.byThemselves()
 	wrong := ""
 	err := harness.Eventually(ctx, func() bool {
 		now := r.differs(ctx)
@@ -206,7 +201,7 @@ func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, n
 		return nil, err
 	}
 	r := &real{plane: plane, client: client, claim: claim, given: newVolume(claim, nodePool, false, 0)}
-	r.model.left = [budgets]uint8{policies: 9, deletions: 9, forced: 9, unbinding: 9, sizes: 9}
+	r.model.left = often{policies: 9, deletions: 9, forced: 9, unbinding: 9, sizes: 9}
 	claimMade(nil, &r.model, 0)
 	r.model.api.serve(op{kind: createVolume, with: volumeOf(r.given)})
 	if _, err := client.CreateVolume(ctx, r.given); err != nil {
@@ -229,40 +224,54 @@ func newReal(ctx context.Context, plane *cluster.Cluster, client *kube.Client, n
 // told; and what the product's watches bring that missed something.
 func TestServer(t *testing.T) {
 	harness.Timeout = time.Minute
-	plane := fixture.OwnPlane(t)
-	client, err := kube.New(kube.Options{Kubeconfig: plane.Kubeconfig(), Self: selfOf(0), Namespace: "server"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "server"}}
-	if _, err := plane.Client().CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	plane, client := newServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	todo, all, done := make(chan []operation), sync.WaitGroup{}, &served{}
-	all.Go(func() { compareLeases(ctx, t, client, done) })
+	var all [][]operation
+	for _, first := range operations { // kube-controller-manager binds four claims a second
+		for _, second := range operations {
+			all = append(all, []operation{first, second})
+		}
+	}
+	var beside sync.WaitGroup
+	done := &served{}
+	beside.Go(func() { compareLeases(ctx, t, client, done) })
+	each(slices.Concat(all, ofSizes(), ofHolding()), func(sequence []operation) {
+		if err := compare(ctx, plane, client, sequence, done); err != nil {
+			t.Errorf("%s: %v", names(sequence), err)
+		}
+	})
+	beside.Wait()
+	compareWatches(ctx, t, plane, client, done)
+	done.complete(t)
+}
+
+// newServer is a real API server with a namespace, and the product's client of it.
+func newServer(t *testing.T) (*cluster.Cluster, *kube.Client) {
+	t.Helper()
+	plane := fixture.OwnPlane(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "server"}}
+	_, err := plane.Client().CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+	hosttest.Check(t, err)
+	options := kube.Options{Kubeconfig: plane.Kubeconfig(), Self: selfOf(0), Namespace: "server"}
+	return plane, hosttest.Need(kube.New(options))(t)
+}
+
+// each does something with each, some at a time.
+func each[T any](all []T, do func(T)) {
+	todo, done := make(chan T), sync.WaitGroup{}
 	for range 16 {
-		all.Go(func() {
-			for sequence := range todo {
-				if err := compare(ctx, plane, client, sequence, done); err != nil {
-					t.Errorf("%s: %v", names(sequence), err)
-				}
+		done.Go(func() {
+			for one := range todo {
+				do(one)
 			}
 		})
 	}
-	for _, first := range operations { // kube-controller-manager binds four claims a second
-		for _, second := range operations {
-			todo <- []operation{first, second}
-		}
-	}
-	for _, sequence := range append(ofSizes(), ofHolding()...) {
-		todo <- sequence
+	for _, one := range all {
+		todo <- one
 	}
 	close(todo)
-	all.Wait()
-	compareWatches(ctx, t, plane, client, done)
-	done.complete(t)
+	done.Wait()
 }
 
 // ofHolding are sequences in which a finalizer is put on that was off.
@@ -270,11 +279,7 @@ func ofHolding() (all [][]operation) {
 	for _, then := range []string{
 		"hold", "read again", "policy", "object deleted", "claim deleted", "claimRef", "release",
 	} {
-		var sequence []operation
-		for _, name := range []string{"finalizers", "read again", then, "hold", "hold"} {
-			sequence = append(sequence, operationNamed(name))
-		}
-		all = append(all, sequence)
+		all = append(all, operationsNamed("finalizers", "read again", then, "hold", "hold"))
 	}
 	return all
 }

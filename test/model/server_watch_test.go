@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -30,8 +31,10 @@ func ofGaps() (all []*missed) {
 	for _, o := range operations {
 		all = append(all, &missed{operations: []operation{o}})
 	}
-	for _, names := range [][]string{{"object deleted", "release"}, {"claim deleted", "release"}, {"claim deleted", "policy"}, {"policy", "policy"}} {
-		all = append(all, &missed{operations: []operation{operationNamed(names[0]), operationNamed(names[1])}})
+	for _, names := range [][]string{
+		{"object deleted", "release"}, {"claim deleted", "release"}, {"claim deleted", "policy"}, {"policy", "policy"},
+	} {
+		all = append(all, &missed{operations: operationsNamed(names...)})
 	}
 	return all
 }
@@ -54,10 +57,7 @@ func newWatched(t *testing.T, plane *cluster.Cluster, w *worker) *watched {
 	address, authority := e.Proxied(func(server http.Handler) http.Handler { to.front.server = server; return to.front })
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	proxiedKubeconfig(e, file, address, authority)
-	client, err := kube.New(kube.Options{Kubeconfig: file, Self: selfOf(0), Namespace: ownNamespace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := hosttest.Need(kube.New(kube.Options{Kubeconfig: file, Self: selfOf(0), Namespace: ownNamespace}))(t)
 	to.volumes = client.Volumes(plan.NodeLabelValue(nodeName(0)), func(_, _ *corev1.PersistentVolume) {}).WatchList()
 	to.claims = client.Claims(func(*corev1.PersistentVolumeClaim) bool { return true }, func(_, _ *corev1.PersistentVolumeClaim) {})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -103,9 +103,8 @@ func (w *watched) agrees(ctx context.Context, m *missed) error {
 // also what was removed meanwhile.
 func compareWatches(ctx context.Context, t *testing.T, plane *cluster.Cluster, client *kube.Client, done *served) {
 	t.Helper()
-	x := hosttest.Need(newExplorer(0))(t)
-	defer x.close()
-	to, all := newWatched(t, plane, x.workers[0]), ofGaps()
+	w := explorerOf(t, 0, 1).workers[0]
+	to, all := newWatched(t, plane, w), ofGaps()
 	for i, m := range all {
 		m.real = hosttest.Need(newReal(ctx, plane, client, "server", fmt.Sprintf("watched-%d", i)))(t)
 		m.served, m.model.daemons[0].up, m.model.left[breaks] = done, true, 1
@@ -115,8 +114,8 @@ func compareWatches(ctx context.Context, t *testing.T, plane *cluster.Cluster, c
 		do   func(m *missed) error
 	}{
 		{"before", func(*missed) error { return nil }},
-		{"while they are broken", func(m *missed) error { return m.breaks(ctx, to.worker) }},
-		{"when they go on", func(m *missed) error { return m.heals(to.worker) }},
+		{"while they are broken", func(m *missed) error { return m.breaks(ctx, w) }},
+		{"when they go on", func(m *missed) error { return happens(watchesHeal(w, &m.model, 0)) }},
 	} {
 		to.front.breaks(step.name == "while they are broken")
 		for _, m := range all {
@@ -132,8 +131,8 @@ func compareWatches(ctx context.Context, t *testing.T, plane *cluster.Cluster, c
 
 // breaks has the model's watches break, and does what the watches miss.
 func (m *missed) breaks(ctx context.Context, w *worker) error {
-	if !watchesBreak(w, &m.model, 0) {
-		return fmt.Errorf("the model's watches do not break")
+	if err := happens(watchesBreak(w, &m.model, 0)); err != nil {
+		return err
 	}
 	for _, o := range m.operations {
 		if err := m.does(ctx, o); err != nil {
@@ -143,9 +142,10 @@ func (m *missed) breaks(ctx context.Context, w *worker) error {
 	return nil
 }
 
-func (m *missed) heals(w *worker) error {
-	if !watchesHeal(w, &m.model, 0) {
-		return fmt.Errorf("the model's watches do not go on")
+// happens is the error of an event of the model that cannot happen.
+func happens(it bool) error {
+	if !it {
+		return errors.New("this does not happen in the model")
 	}
 	return nil
 }

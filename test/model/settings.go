@@ -61,25 +61,26 @@ func clusterOf(other bool) string {
 	return clusterID
 }
 
-// patternChanged: the daemon ended before.
-func patternChanged(_ *worker, s *state, node int) bool {
-	d := &s.daemons[node]
-	if d.up || !d.exists || !s.spend(patterns) {
-		return false
+// configured is the event that a node's configuration is changed, whose daemon ended before.
+func configured(b budget, change func(*setting) bool) func(*worker, *state, int) bool {
+	return func(_ *worker, s *state, node int) bool {
+		d := &s.daemons[node]
+		now := d.setting
+		if d.up || !d.exists || !change(&now) || !s.spend(b) {
+			return false
+		}
+		d.setting = now
+		return true
 	}
-	d.pattern = !d.pattern
-	return true
 }
 
-// nameChanged: the configuration names another provisioner, first with the alias and then without.
-func nameChanged(_ *worker, s *state, node int) bool {
-	d := &s.daemons[node]
-	if d.up || !d.exists || d.names == unnamed || !s.spend(renames) {
-		return false
-	}
-	d.names++
-	return true
-}
+// What can be changed in a configuration, each false if it cannot.
+func otherDeletion(of *setting) bool  { of.archive = !of.archive; return true }
+func patternOfPaths(of *setting) bool { of.pattern = !of.pattern; return true }
+func otherScope(of *setting) bool     { of.single = !of.single; return true }
+
+// lessNamed names another provisioner, first with the alias and then without.
+func lessNamed(of *setting) bool { of.names++; return of.names <= unnamed }
 
 // aliasSet: people find that volumes stay, and restart the daemon with the alias.
 func aliasSet(w *worker, s *state, node int) bool {
@@ -268,16 +269,6 @@ func (s *state) mixed() bool {
 	return s.scoping && s.daemons[0].open[sharedPool] && s.daemons[1].open[sharedPool] && (s.daemons[0].single || s.daemons[1].single)
 }
 
-// scopeChanged: the daemon ended before.
-func scopeChanged(_ *worker, s *state, node int) bool {
-	d := &s.daemons[node]
-	if d.up || !d.exists || !s.has(node, sharedPool) || !s.spend(scopings) {
-		return false
-	}
-	d.single = !d.single
-	return true
-}
-
 // sharedNoMore is prepare --from-shared: the daemons that share the pool were stopped, as the
 // documentation has it.
 func sharedNoMore(_ *worker, s *state, _ int) bool {
@@ -332,9 +323,7 @@ func aloneOf(v *corev1.PersistentVolume) uint8 {
 	return 0
 }
 
-func labelEdited(_ *worker, s *state, cell int) bool {
-	return changed(s, cell, labels, func(v *object) bool {
-		v.astray = !v.astray
-		return v.of == 0 && int(v.in) != everyPool && !v.peer
-	})
-}
+var labelEdited = changed(labels, func(v *object) bool {
+	v.astray = !v.astray
+	return v.of == 0 && int(v.in) != everyPool && !v.peer
+})

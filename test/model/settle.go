@@ -165,17 +165,8 @@ func (w *worker) finish(s *state, node int, j job) {
 }
 
 func (w *worker) unsettled(s *state) string {
-	for _, i := range settlements {
-		for cell := range s.cells() {
-			for node := range s.parts(cell) {
-				if s.abandoned(node, s.poolOf(cell)) {
-					continue // until a node is back
-				}
-				if wrong := i.broken(s, w.part(s, node, cell), cell); wrong != "" {
-					return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
-				}
-			}
-		}
+	if wrong := w.ofCells(s, settlements, s.abandoned); wrong != "" { // until a node is back
+		return wrong
 	}
 	if wrong := w.ofSnapshots(s, snapshotSettlements); wrong != "" {
 		return wrong
@@ -284,16 +275,30 @@ func (w *worker) broken(s *state) string {
 
 // violated is broken without what a daemon counts as promised.
 func (w *worker) violated(s *state) string {
-	for _, i := range invariants {
+	if wrong := w.ofCells(s, invariants, noPart); wrong != "" {
+		return wrong
+	}
+	return w.ofSnapshots(s, snapshotInvariants)
+}
+
+func noPart(int, int) bool { return false }
+
+// ofCells is the first of these that does not hold, "" if all do, without the parts that are
+// excepted.
+func (w *worker) ofCells(s *state, all []invariant, except func(part, pool int) bool) string {
+	for _, i := range all {
 		for cell := range s.cells() {
 			for node := range s.parts(cell) {
+				if except(node, s.poolOf(cell)) {
+					continue
+				}
 				if wrong := i.broken(s, w.part(s, node, cell), cell); wrong != "" {
 					return fmt.Sprintf("%s: %s: %s", i.name, nameOf(cell), wrong)
 				}
 			}
 		}
 	}
-	return w.ofSnapshots(s, snapshotInvariants)
+	return ""
 }
 
 // standard is an invariant of a pool, as a daemon knows it.
@@ -383,14 +388,7 @@ func (w *worker) overdrawn(s *state, all []standard) string {
 func mirrorPromised(all map[string]capacity.Memory) map[string]capacity.Memory {
 	other := maps.Clone(all)
 	for pool, m := range other {
-		m.Reserved = map[string]capacity.Ended{}
-		for pv, ended := range all[pool].Reserved {
-			m.Reserved[renamed.Replace(pv)] = ended
-		}
-		m.Volumes = map[string]capacity.Promise{}
-		for pv, p := range all[pool].Volumes {
-			m.Volumes[renamed.Replace(pv)] = p
-		}
+		m.Reserved, m.Volumes = renamedKeys(m.Reserved), renamedKeys(m.Volumes)
 		other[pool] = m
 	}
 	return other

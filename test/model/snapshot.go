@@ -276,35 +276,24 @@ func contentFollows(_ *worker, s *state, _ int) bool {
 	return was != *c
 }
 
-// contentDeleted: people delete the content, and not its VolumeSnapshot.
-func contentDeleted(_ *worker, s *state, _ int) bool {
-	c := &s.api.snapshot
-	if !c.exists || c.deleting || !s.spend(snapshotEnds) {
-		return false
+// contentChanged is the event that people change the content, and not its VolumeSnapshot.
+func contentChanged(b budget, change func(*content) bool) func(*worker, *state, int) bool {
+	return func(_ *worker, s *state, _ int) bool {
+		c := s.api.snapshot
+		if !c.exists || !change(&c) || !s.spend(b) {
+			return false
+		}
+		c.version = next(c.version)
+		c.goes()
+		s.api.snapshot = c
+		return true
 	}
-	c.deleting, c.version = true, next(c.version)
-	c.goes()
-	return true
 }
 
-func contentPolicyChanged(_ *worker, s *state, _ int) bool {
-	c := &s.api.snapshot
-	if !c.exists || !s.spend(snapshotEnds) {
-		return false
-	}
-	c.retain, c.version = !c.retain, next(c.version)
-	return true
-}
-
-func contentForced(_ *worker, s *state, _ int) bool {
-	c := &s.api.snapshot
-	if !c.exists || !c.finalizer || !s.spend(forced) {
-		return false
-	}
-	c.finalizer, c.version = false, next(c.version)
-	c.goes()
-	return true
-}
+// What people can change in a content, each false if they have done it already.
+func deletedContent(c *content) bool  { was := c.deleting; c.deleting = true; return !was }
+func retainedContent(c *content) bool { c.retain = !c.retain; return true }
+func forcedContent(c *content) bool   { was := c.finalizer; c.finalizer = false; return was }
 
 // contentsWork: there is something to do about the content, or it went while it was worked on.
 func (w *worker) contentsWork(s *state, node int, view *etcd) bool {

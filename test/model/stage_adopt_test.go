@@ -161,7 +161,7 @@ func (a *adopter) unadopted(settled state) (wrong string) {
 			return out
 		}
 		if wrong := a.staysWrong(i, settled); wrong != "" {
-			return fmt.Sprintf("%s: %s, after it told:\n%s", i.name, wrong, out)
+			return fmt.Sprintf("%s, after it told:\n%s", wrong, out)
 		}
 	}
 	return ""
@@ -172,13 +172,7 @@ func (a *adopter) staysWrong(i adoptionSettlement, s state) (wrong string) {
 	for ctx := a.soon(); ctx.Err() == nil; a.pause() {
 		seen := hosttest.Need(a.seen(s))(a)
 		s.api, s.disks = seen.api, seen.disks
-		wrong = ""
-		for cell := range cells {
-			if says := i.broken(&s, a.worker.on(&s, cell), cell); says != "" {
-				wrong = nameOf(cell) + ": " + says
-			}
-		}
-		if wrong == "" {
+		if wrong = a.worker.ofCells(&s, []invariant{i.invariant}, noPart); wrong == "" {
 			return ""
 		}
 	}
@@ -194,7 +188,7 @@ func (st *stage) madeBy(c *storagev1.StorageClass) {
 
 // peerMakes does what kubevirt's provisioner does for a claim.
 func (st *stage) peerMakes(_ state, cell int) error {
-	c, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Get(st.Ctx, slotName(cell/lives), metav1.GetOptions{})
+	c, err := st.claimOf(cell / lives)
 	if err != nil {
 		return err
 	}

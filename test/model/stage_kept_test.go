@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,12 +50,9 @@ func waitsAs(o op) string {
 	return o.String()
 }
 
-// binderSteps are the events by which the controller of volumes does something.
-var binderSteps = map[string]func(st *stage, before state, i int) error{
-	"kube-controller-manager binds %s":                                         (*stage).binds,
-	"kube-controller-manager releases %s":                                      (*stage).releases,
-	"kube-controller-manager binds claim %s to the volume that is kept for it": (*stage).bindsKept,
-	"kube-controller-manager asks a provisioner for claim %s":                  (*stage).asks,
+// claimOf is the claim of a name that there is.
+func (st *stage) claimOf(slot int) (*corev1.PersistentVolumeClaim, error) {
+	return st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Get(st.Ctx, slotName(slot), metav1.GetOptions{})
 }
 
 func (st *stage) claimIs(slot int, patch string, subresource ...string) error {
@@ -163,10 +161,11 @@ func (st *stage) binderSettles(seen state) {
 	}
 	for _, e := range events {
 		for i := range e.objects(&st.first) {
-			if then := seen; binderSteps[e.name] == nil || !e.apply(st.worker, &then, i) {
+			then, binders := seen, strings.HasPrefix(e.name, "kube-controller-manager ")
+			if !binders || !e.apply(st.worker, &then, i) {
 				continue
 			}
-			if err := binderSteps[e.name](st, seen, i); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			if err := happenings[e.name](st, seen, i); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				st.Must(err)
 			}
 			return // and looks again

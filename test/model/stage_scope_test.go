@@ -10,8 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	daemonstatus "github.com/hostpath-provisioner/hostpath-provisioner/daemon"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -146,10 +144,6 @@ func (on *machine) runs(words ...string) error {
 	return nil
 }
 
-func (st *stage) scopeChanged(before state, node int) error {
-	return st.machines[node].configure(before, func(d *setting) { d.single = !d.single })
-}
-
 // sharedNoMore is what people do on the node that is to have the pool alone.
 func (st *stage) sharedNoMore(before state, _ int) error {
 	for _, on := range st.machines {
@@ -189,46 +183,36 @@ func (w *worker) unlooked(s *state) bool {
 // choosesAgain is what the scheduler does for a pod whose claim was given back because the pool was
 // closed, as it is where a call to the disk is held for long.
 func (st *stage) choosesAgain(s state) {
-	claims := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace)
 	for slot, c := range s.api.claims {
 		if !c.exists || s.daemons[0].peer {
 			continue
 		}
-		real, err := claims.Get(st.Ctx, slotName(slot), metav1.GetOptions{})
+		real, err := st.claimOf(slot)
 		if err != nil || real.Spec.VolumeName != "" || real.Annotations[plan.SelectedNode] != "" {
 			continue
 		}
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, plan.SelectedNode, st.machines[chosen].name)
-		_, _ = claims.Patch(st.Ctx, real.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}) // it looks again soon
+		_ = st.claimIs(slot, patch) // it looks again soon
 	}
 }
 
-func (st *stage) reconfigured(before state, node int) error {
-	return st.machines[node].configure(before, func(d *setting) { d.archive = !d.archive })
-}
-
-func (st *stage) patternChanged(before state, node int) error {
-	return st.machines[node].configure(before, func(d *setting) { d.pattern = !d.pattern })
-}
-
-func (st *stage) renamed(before state, node int) error {
-	return st.machines[node].configure(before, func(d *setting) { d.names++ })
+// reconfigures changes the configuration of a node's daemon.
+func reconfigures(change func(*setting) bool) func(*stage, state, int) error {
+	return func(st *stage, before state, node int) error {
+		on, d := st.machines[node], before.daemons[node].setting
+		change(&d)
+		return on.daemon.Configure(on.config(on.daemon.Path(), d))
+	}
 }
 
 func (st *stage) aliasSet(before state, node int) error {
 	on := st.machines[node]
 	on.daemon.Kill()
-	if err := on.configure(before, func(d *setting) { d.names = aliased }); err != nil {
+	alias := func(d *setting) bool { d.names = aliased; return true }
+	if err := reconfigures(alias)(st, before, node); err != nil {
 		return err
 	}
 	return on.start()
-}
-
-// configure changes the configuration.
-func (on *machine) configure(before state, change func(*setting)) error {
-	d := before.daemons[on.number].setting
-	change(&d)
-	return on.daemon.Configure(on.config(on.daemon.Path(), d))
 }
 
 // What the stage has for claims that grow.
@@ -268,9 +252,7 @@ func (st *stage) lessRequested(before state, slot int) error {
 
 func (st *stage) asksFor(slot int, to more) error {
 	size := to.quantity()
-	patch := fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":%q}}}}`, size.String())
-	_, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Patch(st.Ctx, slotName(slot), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	return err
+	return st.Request(slotName(slot), size.String())
 }
 
 // claimSize is what a claim that is made requests: a unit, where the pool has room for so many of

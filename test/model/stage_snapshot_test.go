@@ -227,9 +227,10 @@ func (on *machine) namedSnapshot(r *http.Request) string {
 
 // outlineOfRecord is what matters of the text of a record.
 func outlineOfRecord(path, text string) string {
-	of := fmt.Sprint("retained: ", strings.Contains(text, `"retained": true`), ", units: ", 1+sizeIn(text))
+	r := recordIn(text)
+	of := fmt.Sprint("retained: ", r.Retained, ", units: ", 1+sizeIn(r))
 	if strings.Contains(path, snapshotapi.HandlePrefix) {
-		of += fmt.Sprint(", whole: ", !strings.Contains(text, `"unpublished": true`))
+		of += fmt.Sprint(", whole: ", !r.Unpublished)
 	}
 	return of
 }

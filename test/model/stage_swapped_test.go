@@ -50,7 +50,7 @@ func (st *stage) makesOther() {
 	st.Helper()
 	st.other = hosttest.Mkfs(st, "ext4", 64)
 	dir := hosttest.PoolMount(st, st.other)
-	id := hosttest.Need(identity(dir))(st)
+	id := identity(st, dir)
 	text, err := hostcheck.EncodeMarker(hostcheck.NewMarker(poolNames[st.pool], time.Now()))
 	st.Must(err)
 	st.Must(volume.New(volume.Options{Name: poolNames[st.pool], Path: dir}).InitMarker(st.Ctx, id, text))

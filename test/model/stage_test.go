@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/leadership"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
@@ -107,11 +105,7 @@ func proxiedKubeconfig(e *fixture.Environment, file, address string, authority [
 	e.Helper()
 	const account = ownNamespace
 	e.Must(e.ServiceAccountKubeconfig(e.Ctx, account, account, "", file))
-	config := hosttest.Need(clientcmd.LoadFromFile(file))(e)
-	for _, c := range config.Clusters {
-		c.Server, c.CertificateAuthorityData = address, authority
-	}
-	e.Must(clientcmd.WriteToFile(*config, file))
+	e.Must(cluster.Redirect(file, file, address, authority))
 }
 
 // modelled puts the model's names of volumes in a text in place of the real ones.
@@ -132,12 +126,7 @@ func (st *stage) modelled(text string) string {
 // differs is how the real objects and files differ from the model's, "" if they do not. What
 // kube-controller-manager and pv-protection do by themselves they have done, here and there.
 func (st *stage) differs(real, s state) string {
-	for again := true; again; {
-		again = false
-		for cell := range cells {
-			again = !s.unasked && (binds(nil, &s, cell) || releases(nil, &s, cell)) || unprotects(nil, &s, cell) || protects(nil, &s, cell) || again
-		}
-	}
+	s.byThemselves()
 	real.api.snapshot, s.api.snapshot = real.api.snapshot.compared(), s.api.snapshot.compared()
 	if want := s.api.unversioned(); real.api != want {
 		return fmt.Sprintf("the objects are %s, the model's %s", real.api.text(), want.text())
@@ -150,6 +139,18 @@ func (st *stage) differs(real, s state) string {
 		}
 	}
 	return ""
+}
+
+// byThemselves lets pv-protection and kube-controller-manager, unless the stage plays that, do all
+// that they do.
+func (s *state) byThemselves() {
+	for again := true; again; {
+		again = false
+		for cell := range cells {
+			binder := !s.unasked && (binds(nil, s, cell) || releases(nil, s, cell))
+			again = binder || unprotects(nil, s, cell) || protects(nil, s, cell) || again
+		}
+	}
 }
 
 // visible reports whether this process can look into a node's pool. A shared one it has mounted,
@@ -231,7 +232,7 @@ func (st *stage) seenCell(s *state, cell int, name string) error {
 		return err
 	}
 	slot := cell / lives
-	c, err := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Get(st.Ctx, slotName(slot), metav1.GetOptions{})
+	c, err := st.claimOf(slot)
 	if err == nil && "pvc-"+string(c.UID) == name {
 		s.api.claims[slot] = claim{
 			exists: true, bound: c.Status.Phase == corev1.ClaimBound, life: uint8(cell % lives), growth: growthOf(c),
@@ -258,40 +259,15 @@ func (st *stage) seenCell(s *state, cell int, name string) error {
 // files are the pool's, with the model's names of volumes. What is renamed while the directories
 // are read is in none of them, or in two: they are read until nothing changed in between.
 func (on *machine) files() (files, error) {
-	before, err := on.filesOnce()
+	before, err := filesIn(on.root(), on.modelled)
 	for range 100 {
-		now, again := on.filesOnce()
+		now, again := filesIn(on.root(), on.modelled)
 		if err = errors.Join(err, again); err != nil || maps.Equal(before, now) {
 			return now, err
 		}
 		before = now
 	}
 	return before, errors.New("the pool changes all the time")
-}
-
-func (on *machine) filesOnce() (files, error) {
-	all, root := files{}, on.root()
-	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
-		if os.IsNotExist(err) || path == root { // it went meanwhile
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		below := on.modelled(strings.TrimPrefix(path, root+"/"))
-		all[below] = "/"
-		if e.IsDir() {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		all[below] = on.modelled(string(text))
-		if os.IsNotExist(err) {
-			delete(all, below)
-			return nil
-		}
-		return err
-	})
-	return all, err
 }
 
 // agree waits until the real world is as the model's.
@@ -311,15 +287,13 @@ func (st *stage) agree(s state) error {
 
 // soon is a context for one step. It ends before a request of the daemon does that waits (kube,
 // callTimeout), so that an order that went another way goes on with that.
-func (st *stage) soon() context.Context {
-	ctx, cancel := context.WithTimeout(st.Ctx, 20*time.Second)
-	st.Cleanup(cancel)
-	return ctx
-}
+func (st *stage) soon() context.Context { return st.within(20 * time.Second) }
 
 // soonTaken is the same for a lease that a daemon takes when it has heard nothing of it for long.
-func (st *stage) soonTaken() context.Context {
-	ctx, cancel := context.WithTimeout(st.Ctx, 3*leadership.Duration)
+func (st *stage) soonTaken() context.Context { return st.within(3 * leadership.Duration) }
+
+func (st *stage) within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(st.Ctx, d)
 	st.Cleanup(cancel)
 	return ctx
 }

@@ -189,42 +189,23 @@ func (t *tree) sees(memory uint32, cell int, v object, p *product) uint32 {
 		return memory
 	}
 	v.version = 0
-	key := sight{memory, cell, v}
-	t.mu.RLock()
-	after, known := t.sights[key]
-	t.mu.RUnlock()
-	if known {
-		return after
-	}
-	c := p.controller(setting{})
-	p.stopped = true
-	c.Remember(t.memories.value(memory))
-	if v.exists {
-		c.VolumeChanged(nil, volumeObject(cell, v))
-	} else {
-		c.VolumeChanged(volumeObject(cell, object{in: everyPool}), nil)
-	}
-	after = t.remember(c.Memory())
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sights[key] = after
-	return after
+	return t.sights.of(sight{memory, cell, v}, func() uint32 {
+		c := p.controller(setting{})
+		p.stopped = true
+		c.Remember(t.memories.value(memory))
+		if v.exists {
+			c.VolumeChanged(nil, volumeObject(cell, v))
+		} else {
+			c.VolumeChanged(volumeObject(cell, object{in: everyPool}), nil)
+		}
+		return t.remember(c.Memory())
+	})
 }
 
 // stays reports whether an object says that its volume is not to go.
 func (t *tree) stays(v object) bool {
 	v.version = 0
-	t.mu.RLock()
-	stays, known := t.staying[v]
-	t.mu.RUnlock()
-	if known {
-		return stays
-	}
-	stays = !plan.Going(volumeObject(0, v))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.staying[v] = stays
-	return stays
+	return t.staying.of(v, func() bool { return !plan.Going(volumeObject(0, v)) })
 }
 
 // later returns what a daemon knows after a while: what it made just now it made long ago.

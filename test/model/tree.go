@@ -44,16 +44,15 @@ type tree struct {
 	places   []*place // by id; that of 0 is none
 	memories interned[string, controllers.Memory]
 	etcds    interned[etcd, etcd]
-	sights   map[sight]uint32
-	staying  map[object]bool
+	sights   memo[sight, uint32]
+	staying  memo[object, bool]
 	disks    *disks
 }
 
 func newTree(d *disks) *tree {
-	t := &tree{roots: map[root]*place{}, sights: map[sight]uint32{}, staying: map[object]bool{}, places: []*place{nil}, disks: d}
+	t := &tree{roots: map[root]*place{}, places: []*place{nil}, disks: d}
 	t.remember(controllers.Memory{})
-	none := etcd{claims: [slots]claim{{life: lives}}} // of id 0, which is none
-	t.etcds.of(none, none)
+	t.keep(etcd{claims: [slots]claim{{life: lives}}}) // of id 0, which is none
 	return t
 }
 
@@ -100,6 +99,10 @@ func (t *tree) add(n *place) *place {
 	t.places = append(t.places, n)
 	return n
 }
+
+// keep is the number of what an API server has, and listed is that in a response.
+func (t *tree) keep(e etcd) uint32     { return t.etcds.of(e, e) }
+func (t *tree) listed(e etcd) response { return response{etcd: t.keep(e)} }
 
 func (t *tree) place(id uint32) *place {
 	t.mu.RLock()

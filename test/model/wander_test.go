@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // wander returns an order of at most so many events, chosen at random among what can happen and can
@@ -128,9 +126,7 @@ func wandering() (some []world) {
 
 // An order that was chosen at random can happen, and the same seed chooses the same one.
 func TestWander(t *testing.T) {
-	x := hosttest.Need(newExplorer(0))(t)
-	defer x.close()
-	w := x.workers[0]
+	w := explorerOf(t, 0, 1).workers[0]
 	for seed := range uint64(60) {
 		of := wandering()[int(seed)%len(wandering())]
 		o := w.wander(of, rand.New(rand.NewPCG(seed, 0)), 30)

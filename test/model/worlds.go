@@ -2,12 +2,16 @@ package model
 
 import "slices"
 
+// often is how often each kind of event may happen.
+type often = [budgets]uint8
+
 // world is what may happen in one exploration, and how often.
 type world struct {
 	name      string
-	left      [budgets]uint8
-	claims    int // of each name
-	names     int
+	tried     int // states that its test explores at most, 0: all
+	left      often
+	claims    int        // of each name, 0: one
+	names     int        // 0: one
 	archive   bool       // on_delete, when it begins
 	shared    int        // how many of the names are of claims in the shared pool, which two nodes have then
 	every     int        // how many of the others are of claims in the pool of scope every-node, which two nodes have then
@@ -27,6 +31,7 @@ type world struct {
 
 // first is the state in which a world begins: the daemon runs, and there is nothing else.
 func (w world) first() state {
+	w.names, w.claims = max(w.names, 1), max(w.claims, 1)
 	s := state{left: w.left, names: uint8(w.names), clones: w.clones, unasked: w.unasked, snapshots: w.snapshots, twice: w.twice, spare: spare{kind: w.spare}}
 	if w.shared > 0 && w.spare != none {
 		s.spare.pool = sharedPool
@@ -67,42 +72,42 @@ var worlds = slices.Concat(oneNode, growing, cloned, snapshotted, keepings, adop
 
 // oneNode are worlds of one node and its pool.
 var oneNode = []world{
-	{name: "killed", names: 1, claims: 1, left: [budgets]uint8{kills: 2, deletions: 1, policies: 1}},
-	{name: "forced", names: 1, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1, policies: 1, forced: 1, unbinding: 1}},
-	{name: "labels", names: 1, claims: 1, left: [budgets]uint8{labels: 2, kills: 1, policies: 1, deletions: 1}},
-	{name: "labels-losses", names: 1, claims: 1, left: [budgets]uint8{labels: 2, losses: 1, restores: 1}},
-	{name: "losses", names: 1, claims: 1, left: [budgets]uint8{kills: 1, losses: 2, policies: 1, deletions: 1, unmounts: 1}},
-	{name: "restored", names: 1, claims: 1, left: [budgets]uint8{kills: 1, restores: 1, policies: 1}},
-	{name: "watches", names: 1, claims: 1, left: [budgets]uint8{restores: 1, breaks: 1, losses: 1}},
-	{name: "archived", names: 1, claims: 1, archive: true, left: [budgets]uint8{kills: 1, restores: 1, policies: 1, configs: 1}},
-	{name: "renamed", names: 1, claims: 1, left: [budgets]uint8{kills: 1, renames: 2, policies: 1, deletions: 1}},
-	{name: "pattern", names: 1, claims: 2, left: [budgets]uint8{kills: 1, patterns: 2}},
-	{name: "cluster", names: 1, claims: 1, left: [budgets]uint8{kills: 1, clusters: 2, policies: 1, deletions: 1}},
-	{name: "people", names: 1, claims: 1, people: true, left: [budgets]uint8{kills: 1, restores: 1, patterns: 1, deletions: 1}},
-	{name: "stranger", names: 1, claims: 1, left: [budgets]uint8{strangers: 1, kills: 1, restores: 1, deletions: 1}},
-	{name: "again", names: 1, claims: 2, left: [budgets]uint8{kills: 1, losses: 1}},
-	{name: "two", names: 2, claims: 1, left: [budgets]uint8{kills: 1, deletions: 1}},
+	{name: "killed", left: often{kills: 2, deletions: 1, policies: 1}},
+	{name: "forced", left: often{kills: 1, deletions: 1, policies: 1, forced: 1, unbinding: 1}},
+	{name: "labels", tried: 40_000, left: often{labels: 2, kills: 1, policies: 1, deletions: 1}},
+	{name: "labels-losses", tried: 40_000, left: often{labels: 2, losses: 1, restores: 1}},
+	{name: "losses", left: often{kills: 1, losses: 2, policies: 1, deletions: 1, unmounts: 1}},
+	{name: "restored", left: often{kills: 1, restores: 1, policies: 1}},
+	{name: "watches", left: often{restores: 1, breaks: 1, losses: 1}},
+	{name: "archived", archive: true, left: often{kills: 1, restores: 1, policies: 1, configs: 1}},
+	{name: "renamed", left: often{kills: 1, renames: 2, policies: 1, deletions: 1}},
+	{name: "pattern", tried: 50_000, claims: 2, left: often{kills: 1, patterns: 2}},
+	{name: "cluster", tried: 50_000, left: often{kills: 1, clusters: 2, policies: 1, deletions: 1}},
+	{name: "people", people: true, left: often{kills: 1, restores: 1, patterns: 1, deletions: 1}},
+	{name: "stranger", tried: 60_000, left: often{strangers: 1, kills: 1, restores: 1, deletions: 1}},
+	{name: "again", tried: 100_000, claims: 2, left: often{kills: 1, losses: 1}},
+	{name: "two", tried: 100_000, names: 2, left: often{kills: 1, deletions: 1}},
 }
 
 // largest are the worlds that no time is enough for.
 var largest = []world{
-	{name: "shared-all", names: 2, claims: 1, shared: 2, left: [budgets]uint8{
+	{name: "shared-all", tried: 10_000, names: 2, shared: 2, left: often{
 		elections: 3, switches: 2, stops: 1, standbys: 1, kills: 1, restores: 1, policies: 1, deletions: 1, departures: 1, losses: 1, unmounts: 1, breaks: 1,
 	}},
-	{name: "all", names: 2, claims: 2, left: [budgets]uint8{
+	{name: "all", tried: 10_000, names: 2, claims: 2, left: often{
 		kills: 2, restores: 1, policies: 1, deletions: 1, forced: 1, unbinding: 1, breaks: 1, losses: 2, unmounts: 1, configs: 1,
 	}},
 }
 
 // adopting are worlds in which another provisioner made a volume, which is adopted and given up.
 var adopting = []world{
-	{name: "adopted", names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{adoptions: 2, undoings: 1, kills: 1}},
-	{name: "adopted-changed", names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{
+	{name: "adopted", tried: 30_000, peer: true, opening: madeByPeer, left: often{adoptions: 2, undoings: 1, kills: 1}},
+	{name: "adopted-changed", tried: 20_000, peer: true, opening: madeByPeer, left: often{
 		adoptions: 1, undoings: 1, peers: 1, policies: 1, deletions: 1,
 	}},
-	{name: "adopted-restored", names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{adoptions: 1, undoings: 1, restores: 1, kills: 1}},
-	{name: "adopted-lost", names: 1, claims: 1, peer: true, opening: madeByPeer, left: [budgets]uint8{adoptions: 2, undoings: 1, losses: 2, unmounts: 1}},
-	{name: "adopted-archived", names: 1, claims: 1, peer: true, archive: true, opening: madeByPeer, left: [budgets]uint8{
+	{name: "adopted-restored", tried: 40_000, peer: true, opening: madeByPeer, left: often{adoptions: 1, undoings: 1, restores: 1, kills: 1}},
+	{name: "adopted-lost", tried: 20_000, peer: true, opening: madeByPeer, left: often{adoptions: 2, undoings: 1, losses: 2, unmounts: 1}},
+	{name: "adopted-archived", tried: 20_000, peer: true, archive: true, opening: madeByPeer, left: often{
 		adoptions: 1, undoings: 1, configs: 1, kills: 1, forced: 1,
 	}},
 }
@@ -114,33 +119,34 @@ var madeByPeer = []string{
 
 // cloned are worlds in which one claim is a clone of another one.
 var cloned = []world{
-	{name: "cloned", names: 2, claims: 1, clones: true, opening: written, left: [budgets]uint8{kills: 1}},
-	{name: "cloned-again", names: 2, claims: 2, clones: true, opening: writtenFirst},
-	{name: "cloned-losses", names: 2, claims: 1, clones: true, opening: written, left: [budgets]uint8{losses: 1, deletions: 1, policies: 1}},
-	{name: "cloned-restored", names: 2, claims: 1, clones: true, opening: written, left: [budgets]uint8{restores: 1}},
-	{name: "cloned-raced", names: 2, claims: 1, clones: true, opening: written, left: [budgets]uint8{workers: 1, deletions: 1}},
+	{name: "cloned", names: 2, clones: true, opening: written, left: often{kills: 1}},
+	{name: "cloned-again", tried: 8_000, names: 2, claims: 2, clones: true, opening: writtenFirst},
+	{name: "cloned-losses", tried: 6_000, names: 2, clones: true, opening: written, left: often{losses: 1, deletions: 1, policies: 1}},
+	{name: "cloned-restored", tried: 45_000, names: 2, clones: true, opening: written, left: often{restores: 1}},
+	{name: "cloned-raced", tried: 4_000, names: 2, clones: true, opening: written, left: often{workers: 1, deletions: 1}},
 }
 
-// written: a claim is bound, and a pod wrote to its volume.
-var written = []string{
-	"claim c0 is made", "the daemon takes up the claim of pvc-c0-1", "the daemon calls List of the pool", "the daemon calls Create of pvc-c0-1",
-	"the daemon creates volume object pvc-c0-1", "kube-controller-manager binds pvc-c0-1", "a pod writes to pvc-c0-1", "five seconds pass",
-}
+// written: a claim is bound, and a pod wrote to its volume. writtenFirst is the same where each
+// name has two claims.
+var written, writtenFirst = writtenTo("pvc-c0-1"), writtenTo("pvc-c0-0")
 
-// writtenFirst is written where each name has two claims.
-var writtenFirst = []string{
-	"claim c0 is made", "the daemon takes up the claim of pvc-c0-0", "the daemon calls List of the pool", "the daemon calls Create of pvc-c0-0",
-	"the daemon creates volume object pvc-c0-0", "kube-controller-manager binds pvc-c0-0", "a pod writes to pvc-c0-0", "five seconds pass",
+func writtenTo(pv string) []string {
+	return []string{
+		"claim c0 is made", "the daemon takes up the claim of " + pv,
+		"the daemon calls List of the pool", "the daemon calls Create of " + pv,
+		"the daemon creates volume object " + pv, "kube-controller-manager binds " + pv,
+		"a pod writes to " + pv, "five seconds pass",
+	}
 }
 
 // growing are worlds in which claims request more than they have, and pools have room for so many
 // units.
 var growing = []world{
-	{name: "grown", names: 1, claims: 1, room: 3, steady: true, left: [budgets]uint8{sizes: 2, kills: 1, deletions: 1}},
-	{name: "grown-losses", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 2, losses: 1, unmounts: 1}},
-	{name: "grown-restored", names: 1, claims: 1, room: 3, left: [budgets]uint8{sizes: 1, restores: 1, kills: 1}},
-	{name: "last-space", names: 2, claims: 1, room: 2, steady: true, left: [budgets]uint8{sizes: 1, kills: 1}},
-	{name: "raced", names: 2, claims: 1, room: 3, steady: true, opening: bothBound, left: [budgets]uint8{workers: 1, sizes: 2}},
+	{name: "grown", room: 3, steady: true, left: often{sizes: 2, kills: 1, deletions: 1}},
+	{name: "grown-losses", room: 3, left: often{sizes: 2, losses: 1, unmounts: 1}},
+	{name: "grown-restored", room: 3, left: often{sizes: 1, restores: 1, kills: 1}},
+	{name: "last-space", tried: 50_000, names: 2, room: 2, steady: true, left: often{sizes: 1, kills: 1}},
+	{name: "raced", tried: 15_000, names: 2, room: 3, steady: true, opening: bothBound, left: often{workers: 1, sizes: 2}},
 }
 
 // bothBound: two claims have their volumes.
@@ -154,60 +160,60 @@ var bothBound = []string{
 // keepings are worlds in which the daemon acts as soon as a node was chosen, and volumes of others
 // are kept for claims.
 var keepings = []world{
-	{name: "kept", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 1, kills: 1}},
-	{name: "kept-deleted", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 2, deletions: 1, policies: 1}},
-	{name: "kept-losses", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 1, losses: 1, unmounts: 1}},
-	{name: "kept-again", names: 1, claims: 2, unasked: true, left: [budgets]uint8{keeps: 1}},
-	{name: "kept-restored", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 1, restores: 1}},
-	{name: "kept-watches", names: 1, claims: 1, unasked: true, left: [budgets]uint8{keeps: 2, breaks: 1}},
+	{name: "kept", unasked: true, left: often{keeps: 1, kills: 1}},
+	{name: "kept-deleted", tried: 20_000, unasked: true, left: often{keeps: 2, deletions: 1, policies: 1}},
+	{name: "kept-losses", tried: 20_000, unasked: true, left: often{keeps: 1, losses: 1, unmounts: 1}},
+	{name: "kept-again", tried: 20_000, claims: 2, unasked: true, left: often{keeps: 1}},
+	{name: "kept-restored", tried: 20_000, unasked: true, left: often{keeps: 1, restores: 1}},
+	{name: "kept-watches", tried: 20_000, unasked: true, left: often{keeps: 2, breaks: 1}},
 }
 
 // latenesses are worlds in which the API server serves a request when its daemon has given it up
 // and does something else.
 var latenesses = []world{
-	{name: "late", names: 1, claims: 1, left: [budgets]uint8{lates: 1, policies: 1, deletions: 1}},
-	{name: "late-killed", names: 1, claims: 1, left: [budgets]uint8{lates: 1, deletions: 1, kills: 1}},
-	{name: "late-retained", names: 1, claims: 1, left: [budgets]uint8{lates: 1, deletions: 1, policies: 1, kills: 1}},
-	{name: "late-again", names: 1, claims: 2, left: [budgets]uint8{lates: 1, kills: 1}},
-	{name: "late-grown", names: 1, claims: 1, room: 3, steady: true, left: [budgets]uint8{lates: 1, sizes: 2}},
-	{name: "late-shared", names: 1, claims: 1, shared: 1, left: [budgets]uint8{lates: 1, elections: 2}},
+	{name: "late", tried: 6_000, left: often{lates: 1, policies: 1, deletions: 1}},
+	{name: "late-killed", tried: 2_000, left: often{lates: 1, deletions: 1, kills: 1}},
+	{name: "late-retained", tried: 40_000, left: often{lates: 1, deletions: 1, policies: 1, kills: 1}},
+	{name: "late-again", tried: 2_000, claims: 2, left: often{lates: 1, kills: 1}},
+	{name: "late-grown", tried: 2_000, room: 3, steady: true, left: often{lates: 1, sizes: 2}},
+	{name: "late-shared", tried: 2_000, shared: 1, left: often{lates: 1, elections: 2}},
 }
 
 // scoped are worlds of two nodes of which each has a configuration that names whether the second
 // pool is its own or shared.
 var scoped = []world{
-	{name: "scope-shared", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 1, kills: 1, elections: 2}},
-	{name: "scope-alone", names: 1, claims: 1, shared: 1, left: [budgets]uint8{scopings: 2, kills: 2, elections: 1}},
-	{name: "scope-taken", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 2, departures: 1, elections: 2, policies: 1}},
-	{name: "scope-restored", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 1, kills: 1, elections: 1, restores: 1}},
-	{name: "scope-deleted", names: 1, claims: 1, shared: 1, alone: true, left: [budgets]uint8{scopings: 1, kills: 1, elections: 2, deletions: 1, policies: 1}},
+	{name: "scope-shared", shared: 1, alone: true, left: often{scopings: 1, kills: 1, elections: 2}},
+	{name: "scope-alone", shared: 1, left: often{scopings: 2, kills: 2, elections: 1}},
+	{name: "scope-taken", tried: 20_000, shared: 1, alone: true, left: often{scopings: 2, departures: 1, elections: 2, policies: 1}},
+	{name: "scope-restored", tried: 20_000, shared: 1, alone: true, left: often{scopings: 1, kills: 1, elections: 1, restores: 1}},
+	{name: "scope-deleted", tried: 20_000, shared: 1, alone: true, left: often{scopings: 1, kills: 1, elections: 2, deletions: 1, policies: 1}},
 }
 
 // twoNodes are worlds of two nodes with a shared pool, of which each has a daemon. A term begins
 // when one of them takes the lease: with two terms the work goes from one to the other.
 var twoNodes = []world{
-	{name: "shared", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1}},
-	{name: "shared-killed", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, kills: 1}},
-	{name: "shared-policies", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, policies: 1}},
-	{name: "shared-deleted", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, deletions: 1}},
-	{name: "shared-stopped", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1, stops: 1}},
-	{name: "shared-between", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 2}},
-	{name: "shared-changed", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, switches: 1, policies: 1}},
-	{name: "shared-restored", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, restores: 1}},
-	{name: "shared-gone", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 2, departures: 1}},
-	{name: "shared-archived", names: 1, claims: 1, shared: 1, archive: true, left: [budgets]uint8{elections: 2, switches: 1}},
-	{name: "shared-labels", names: 1, claims: 1, shared: 1, left: [budgets]uint8{labels: 2, elections: 2}},
-	{name: "shared-beside", names: 2, claims: 1, shared: 1, left: [budgets]uint8{elections: 2}},
-	{name: "shared-unmounted", names: 1, claims: 1, shared: 1, left: [budgets]uint8{elections: 3, unmounts: 1, losses: 1}},
+	{name: "shared", shared: 1, left: often{elections: 2, switches: 1}},
+	{name: "shared-killed", shared: 1, left: often{elections: 2, kills: 1}},
+	{name: "shared-policies", shared: 1, left: often{elections: 2, policies: 1}},
+	{name: "shared-deleted", shared: 1, left: often{elections: 2, deletions: 1}},
+	{name: "shared-stopped", tried: 30_000, shared: 1, left: often{elections: 2, switches: 1, stops: 1}},
+	{name: "shared-between", tried: 300_000, shared: 1, left: often{elections: 2, switches: 2}},
+	{name: "shared-changed", tried: 250_000, shared: 1, left: often{elections: 2, switches: 1, policies: 1}},
+	{name: "shared-restored", tried: 30_000, shared: 1, left: often{elections: 2, restores: 1}},
+	{name: "shared-gone", tried: 30_000, shared: 1, left: often{elections: 2, departures: 1}},
+	{name: "shared-archived", tried: 20_000, shared: 1, archive: true, left: often{elections: 2, switches: 1}},
+	{name: "shared-labels", tried: 20_000, shared: 1, left: often{labels: 2, elections: 2}},
+	{name: "shared-beside", tried: 20_000, names: 2, shared: 1, left: often{elections: 2}},
+	{name: "shared-unmounted", tried: 20_000, shared: 1, left: often{elections: 3, unmounts: 1, losses: 1}},
 }
 
 // sharedGrowing are worlds of two nodes with a shared pool, in which a claim requests more and
 // another daemon takes over.
 var sharedGrowing = []world{
-	{name: "shared-grown", names: 1, claims: 1, shared: 1, room: 3, steady: true, opening: boundInShared, left: [budgets]uint8{elections: 2, sizes: 2, switches: 1}},
-	{name: "shared-grown-killed", names: 1, claims: 1, shared: 1, room: 3, steady: true, opening: growingInShared, left: [budgets]uint8{elections: 2, sizes: 2, kills: 1}},
-	{name: "shared-grown-stopped", names: 1, claims: 1, shared: 1, room: 3, steady: true, opening: stoppedInGrowth, left: [budgets]uint8{elections: 2, sizes: 2, stops: 1, switches: 2}},
-	{name: "shared-last-space", names: 2, claims: 1, shared: 2, room: 2, steady: true, opening: boundInShared, left: [budgets]uint8{elections: 2, sizes: 1}},
+	{name: "shared-grown", tried: 20_000, shared: 1, room: 3, steady: true, opening: boundInShared, left: often{elections: 2, sizes: 2, switches: 1}},
+	{name: "shared-grown-killed", tried: 20_000, shared: 1, room: 3, steady: true, opening: growingInShared, left: often{elections: 2, sizes: 2, kills: 1}},
+	{name: "shared-grown-stopped", tried: 40_000, shared: 1, room: 3, steady: true, opening: stoppedInGrowth, left: often{elections: 2, sizes: 2, stops: 1, switches: 2}},
+	{name: "shared-last-space", tried: 20_000, names: 2, shared: 2, room: 2, steady: true, opening: boundInShared, left: often{elections: 2, sizes: 1}},
 }
 
 // boundInShared: the daemon of the first node leads, and a claim in the shared pool has its volume.
@@ -235,14 +241,14 @@ var stoppedInGrowth = slices.Concat(growingInShared, []string{
 // snapshotted are worlds in which a snapshot is taken of a volume with data, or was, and a claim is
 // made from it.
 var snapshotted = []world{
-	{name: "snapshot", names: 2, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1, kills: 1}},
-	{name: "snapshot-losses", names: 2, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1, losses: 1, unmounts: 1}},
-	{name: "snapshot-source", names: 2, claims: 1, snapshots: true, opening: written, left: [budgets]uint8{snapshotsTaken: 1, deletions: 1, forced: 1, breaks: 1}},
-	{name: "snapshot-ends", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 3, kills: 1}},
-	{name: "snapshot-raced", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 2, workers: 1}},
-	{name: "snapshot-restored", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 1, restores: 1}},
-	{name: "snapshot-forced", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 2, forced: 1, breaks: 1}},
-	{name: "snapshot-lost", names: 2, claims: 1, snapshots: true, opening: taken, left: [budgets]uint8{snapshotsTaken: 1, snapshotEnds: 2, losses: 1, unmounts: 1}},
+	{name: "snapshot", tried: 20_000, names: 2, snapshots: true, opening: written, left: often{snapshotsTaken: 1, snapshotEnds: 1, kills: 1}},
+	{name: "snapshot-losses", tried: 15_000, names: 2, snapshots: true, opening: written, left: often{snapshotsTaken: 1, snapshotEnds: 1, losses: 1, unmounts: 1}},
+	{name: "snapshot-source", tried: 15_000, names: 2, snapshots: true, opening: written, left: often{snapshotsTaken: 1, deletions: 1, forced: 1, breaks: 1}},
+	{name: "snapshot-ends", tried: 20_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 3, kills: 1}},
+	{name: "snapshot-raced", tried: 15_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 2, workers: 1}},
+	{name: "snapshot-restored", tried: 20_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 1, restores: 1}},
+	{name: "snapshot-forced", tried: 20_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 2, forced: 1, breaks: 1}},
+	{name: "snapshot-lost", tried: 20_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 2, losses: 1, unmounts: 1}},
 }
 
 // taken: a claim is bound, a pod wrote to its volume, and a snapshot of that is ready.
@@ -261,12 +267,12 @@ var taken = slices.Concat(written, []string{
 // swapping are worlds in which another filesystem is mounted in place of the pool's, or the pool's
 // on the other node, too.
 var swapping = []world{
-	{name: "swapped", names: 1, claims: 1, spare: marked, left: [budgets]uint8{swaps: 2, kills: 1}},
-	{name: "copied-disk", names: 1, claims: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, policies: 1}},
-	{name: "copied-disk-killed", names: 1, claims: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, kills: 1}},
-	{name: "copied-disk-restored", names: 1, claims: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, restores: 1}},
-	{name: "shared-swapped", names: 1, claims: 1, shared: 1, spare: marked, left: [budgets]uint8{swaps: 2, elections: 2}},
-	{name: "shared-copied", names: 1, claims: 1, shared: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, elections: 2}},
-	{name: "shared-copied-killed", names: 1, claims: 1, shared: 1, spare: copied, left: [budgets]uint8{clonings: 1, swaps: 1, kills: 1, elections: 2}},
-	{name: "twice", names: 1, claims: 1, twice: true, left: [budgets]uint8{unmounts: 1, kills: 1}},
+	{name: "swapped", tried: 15_000, spare: marked, left: often{swaps: 2, kills: 1}},
+	{name: "copied-disk", tried: 20_000, spare: copied, left: often{clonings: 1, swaps: 1, policies: 1}},
+	{name: "copied-disk-killed", tried: 20_000, spare: copied, left: often{clonings: 1, swaps: 1, kills: 1}},
+	{name: "copied-disk-restored", tried: 20_000, spare: copied, left: often{clonings: 1, swaps: 1, restores: 1}},
+	{name: "shared-swapped", tried: 20_000, shared: 1, spare: marked, left: often{swaps: 2, elections: 2}},
+	{name: "shared-copied", tried: 20_000, shared: 1, spare: copied, left: often{clonings: 1, swaps: 1, elections: 2}},
+	{name: "shared-copied-killed", tried: 20_000, shared: 1, spare: copied, left: often{clonings: 1, swaps: 1, kills: 1, elections: 2}},
+	{name: "twice", tried: 20_000, twice: true, left: often{unmounts: 1, kills: 1}},
 }
