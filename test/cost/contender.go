@@ -47,12 +47,6 @@ type contender struct {
 	claims int
 }
 
-func (s *scale) newMeter() *meter {
-	m := harness.Need(newMeter(s.Cluster.Config().Host))(s, "listening")
-	s.Cleanup(m.Close)
-	return m
-}
-
 // newDaemon is a node's daemon, which reaches the API server through a meter.
 func (s *scale) newDaemon(ctx context.Context, node string) *contender {
 	c := &contender{class: ours, node: node, meter: s.newMeter()}
@@ -125,16 +119,22 @@ func (s *scale) run(ctx context.Context, c *contender, foreign int) row {
 	before, plane, began := c.meter.received(), s.cpuOf(s.Cluster.PID()), time.Now()
 	s.Must(c.start(), "starting "+c.name)
 	if claim != nil {
-		_, err := cluster.WaitFor(ctx, s.Client.CoreV1().PersistentVolumes(), "pvc-"+string(claim.UID), func(*corev1.PersistentVolume) bool { return true })
+		_, err := cluster.WaitFor(ctx, s.Volumes(), "pvc-"+string(claim.UID), func(*corev1.PersistentVolume) bool { return true })
 		s.Must(err, "waiting for a volume of "+c.name)
 		r.First = time.Since(began)
 	}
 	s.rest(c)
 	r.PlaneCPU = s.cpuOf(s.Cluster.PID()) - plane
-	status := harness.Need(process.Status(c.pid()))(s, "reading the memory of "+c.name)
-	r.Resident, r.Peak, r.StartBytes = float64(status["VmRSS"])/1024, float64(status["VmHWM"])/1024, c.meter.received()-before
+	r.Resident, r.Peak = s.memory(c)
+	r.StartBytes = c.meter.received() - before
 	s.Say("  %-48s %6.1f MiB, %9.4f MB received, first volume after %.2f s", c.name, r.Resident, float64(r.StartBytes)/1e6, r.First.Seconds())
 	return r
+}
+
+// memory is what a contender has resident, and had at most, in MiB.
+func (s *scale) memory(c *contender) (resident, peak float64) {
+	status := harness.Need(process.Status(c.pid()))(s, "reading the memory of "+c.name)
+	return float64(status["VmRSS"]) / 1024, float64(status["VmHWM"]) / 1024
 }
 
 // waitingClaim makes a claim that the contender is to provision at once.
@@ -142,22 +142,27 @@ func (s *scale) waitingClaim(ctx context.Context, c *contender) *corev1.Persiste
 	c.claims++
 	claim := cluster.Claim(s.Namespace, fmt.Sprintf("%s-%d", c.class, c.claims), c.class, "1Mi")
 	claim.Annotations = map[string]string{plan.SelectedNode: c.node, plan.StorageProvisioner: s.provisioner(c)}
-	made, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Create(ctx, claim, metav1.CreateOptions{})
-	s.Must(err, "making a claim")
+	made := harness.Need(s.Claims().Create(ctx, claim, metav1.CreateOptions{}))(s, "making a claim")
 	return made
 }
 
 // rest waits until a contender is at rest. No event tells that.
 func (s *scale) rest(c *contender) {
+	if !s.calm(c.pid(), restTicks) {
+		s.Say("  %s does not come to rest in %s", c.name, restIn)
+	}
+}
+
+// calm waits until a process uses so little processor time in restFor, and reports whether it does.
+func (s *scale) calm(pid int, most time.Duration) bool {
 	for end := time.Now().Add(restIn); time.Now().Before(end); {
-		before := harness.Need(process.CPUTime(c.pid()))(s, "reading the processor time of "+c.name)
+		before := s.cpuOf(pid)
 		time.Sleep(restFor) // a span, not a wait
-		after := harness.Need(process.CPUTime(c.pid()))(s, "reading the processor time of "+c.name)
-		if after-before <= restTicks {
-			return
+		if s.cpuOf(pid)-before <= most {
+			return true
 		}
 	}
-	s.Say("  %s does not come to rest in %s", c.name, restIn)
+	return false
 }
 
 // several starts a contender several times and returns the medians. It runs afterwards.

@@ -86,14 +86,14 @@ func (p *plane) claim(ctx context.Context, b batch, i int) (*corev1.PersistentVo
 	if b.node != nil {
 		claim.Annotations = map[string]string{plan.SelectedNode: b.node(i)}
 	}
-	return p.Client.CoreV1().PersistentVolumeClaims(p.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	return p.Claims().Create(ctx, claim, metav1.CreateOptions{})
 }
 
 // provision creates a batch, and waits until it is bound. It returns how long each claim took that
 // was. There is one watch for all of them, which is read at once: the API server is busy with those
 // of the daemons, and ends that of a slow reader.
 func (p *plane) provision(ctx context.Context, b batch) (took []time.Duration) {
-	claims := p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
+	claims := p.Claims()
 	now := harness.Need(claims.List(ctx, metav1.ListOptions{Limit: 1}))(p, "listing claims")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -191,15 +191,13 @@ type meter struct {
 	bytes  atomic.Int64
 }
 
-// newMeter returns a meter before the server of a URL. Close ends it.
-func newMeter(url string) (*meter, error) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	m := &meter{Listener: lis, server: strings.TrimPrefix(url, "https://")}
+// newMeter returns a meter before the API server.
+func (p *plane) newMeter() *meter {
+	lis := harness.Need(net.Listen("tcp", "127.0.0.1:0"))(p, "listening")
+	p.Cleanup(lis.Close)
+	m := &meter{Listener: lis, server: strings.TrimPrefix(p.Cluster.Config().Host, "https://")}
 	go m.serve()
-	return m, nil
+	return m
 }
 
 // received returns the bytes that the server sent so far.

@@ -187,7 +187,7 @@ func heard(r harness.Requests) int { return r.Total() - r.Of("", "(429)") }
 // after as long a daemon looks at the CSIDriver and its own objects.
 func (f *fleet) idle(ctx context.Context) {
 	f.Say("nothing happens for 20 s")
-	pass(ctx, 20*time.Second)
+	harness.Pass(ctx, 20*time.Second)
 	f.limit("requests a daemon", f.perDaemon(f.count(ctx, quiet).Total()), 0.05)
 }
 
@@ -267,7 +267,7 @@ func (f *fleet) back(ctx context.Context) {
 	f.Must(f.Cluster.Kill(), "killing the control plane")
 	f.audit.Busiest()
 	f.Must(f.Cluster.Restart(ctx), "starting the control plane again")
-	pass(ctx, 10*time.Second)
+	harness.Pass(ctx, 10*time.Second)
 	all = harness.Need(f.audit.Take())(f, "reading the audit log")
 	got = harness.SumRequests(all)
 	f.Say("  %d requests: %s", got.Total(), got)
@@ -295,19 +295,10 @@ func longest(all []time.Duration) float64 {
 	return slices.Max(all).Seconds()
 }
 
-// pass lets time pass: the step is this long, not that something is ready.
-func pass(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // nodesOf returns how many volumes of a batch each node has.
 func (f *fleet) nodesOf(ctx context.Context, b batch) map[string]int {
 	nodes := map[string]int{}
-	volumes, err := f.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
-	f.Must(err, "listing volumes")
+	volumes := harness.Need(f.Volumes().List(ctx, metav1.ListOptions{}))(f, "listing volumes")
 	for _, v := range volumes.Items {
 		if ref := v.Spec.ClaimRef; ref != nil && strings.HasPrefix(ref.Name, b.prefix+"-") {
 			nodes[v.Labels[plan.NodeLabel]]++
@@ -360,7 +351,7 @@ func (f *fleet) churnAt(ctx context.Context, node string, rate int) {
 
 // comeAndGo creates and deletes claims of a node at an even rate, and returns how many there were.
 func (f *fleet) comeAndGo(ctx context.Context, node string, rate int) (claims int) {
-	api := f.Client.CoreV1().PersistentVolumeClaims(f.Namespace)
+	api := f.Claims()
 	b := batch{laterClass, fmt.Sprint("churn-", rate), 0, func(int) string { return node }}
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -213,10 +213,10 @@ func (s *scale) chosen(ctx context.Context, log *harness.AuditLog, i int) (made 
 	s.daemon.claims++
 	claim := cluster.Claim(s.Namespace, fmt.Sprintf("chosen-%d-%d", s.daemon.claims, i), ours, "1Mi")
 	claim.Annotations = map[string]string{plan.SelectedNode: s.daemon.node}
-	claim, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+	claim, err := s.Claims().Create(ctx, claim, metav1.CreateOptions{})
 	s.Must(err, "making a claim")
 	sent := harness.Need(log.Settle(ctx, lookQuiet, lookIn))(s, "reading the audit log")
-	_, err = s.Client.CoreV1().PersistentVolumes().Get(ctx, "pvc-"+string(claim.UID), metav1.GetOptions{})
+	_, err = s.Volumes().Get(ctx, "pvc-"+string(claim.UID), metav1.GetOptions{})
 	if err == nil {
 		made = 1
 	} else if !apierrors.IsNotFound(err) {

@@ -222,8 +222,8 @@ func (s *scale) firstIndexed(ctx context.Context, size int) row {
 	r := s.run(ctx, s.daemon, size)
 	s.indexFound(s.daemon)
 	s.rest(s.daemon)
-	status := harness.Need(process.Status(s.daemon.pid()))(s, "reading the memory of the daemon")
-	r.Resident, r.Peak, r.StartBytes = float64(status["VmRSS"])/1024, float64(status["VmHWM"])/1024, s.daemon.meter.received()-before
+	r.Resident, r.Peak = s.memory(s.daemon)
+	r.StartBytes = s.daemon.meter.received() - before
 	s.Say("  %-48s %6.1f MiB, %9.4f MB received until the index is in use", "", r.Resident, float64(r.StartBytes)/1e6)
 	s.Must(s.daemon.stop(s.Soon()), "stopping the daemon")
 	return r

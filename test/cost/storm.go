@@ -153,8 +153,8 @@ func (s *scale) storm(ctx context.Context, name, prefix string, n int, nodes []*
 	}
 	var rows []row
 	for i, c := range nodes {
-		status := harness.Need(process.Status(c.pid()))(s, "reading the memory of "+name)
-		rows = append(rows, row{Peak: float64(status["VmHWM"]) / 1024, First: s.cpuOf(c.pid()) - cpu[i]})
+		_, peak := s.memory(c)
+		rows = append(rows, row{Peak: peak, First: s.cpuOf(c.pid()) - cpu[i]})
 	}
 	r.Peak, r.NodeCPU = median(rows, func(r row) float64 { return r.Peak }), median(rows, func(r row) time.Duration { return r.First })
 	s.Say("  %s", r)
@@ -162,20 +162,11 @@ func (s *scale) storm(ctx context.Context, name, prefix string, n int, nodes []*
 }
 
 func (s *scale) cpuOf(pid int) time.Duration {
-	used := harness.Need(process.CPUTime(pid))(s, "reading a processor time")
-	return used
+	return harness.Need(process.CPUTime(pid))(s, "reading a processor time")
 }
 
 // restOfPlane waits until the control plane has little to do: the last events are sent then.
-func (s *scale) restOfPlane() {
-	for end := time.Now().Add(restIn); time.Now().Before(end); {
-		before := s.cpuOf(s.Cluster.PID())
-		time.Sleep(restFor) // a span, not a wait
-		if s.cpuOf(s.Cluster.PID())-before < restFor/5 {
-			return
-		}
-	}
-}
+func (s *scale) restOfPlane() { s.calm(s.Cluster.PID(), restFor/5) }
 
 // terminated returns how many watches the API server has ended by itself because their buffers of
 // events were full, by resource (apiserver_terminated_watchers_total; apiserver,

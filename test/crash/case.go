@@ -67,8 +67,7 @@ func (t *testCase) create(node string) {
 func (t *testCase) make(change func(*corev1.PersistentVolumeClaim)) {
 	c := cluster.Claim(t.Namespace, t.claim, t.op.class, fmt.Sprintf("%dMi", firstMiB))
 	change(c)
-	made, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Create(t.ctx, c, metav1.CreateOptions{})
-	t.Must(err, "creating a claim")
+	made := harness.Need(t.Claims().Create(t.ctx, c, metav1.CreateOptions{}))(t, "creating a claim")
 	t.asked(string(made.UID))
 }
 
@@ -84,35 +83,30 @@ func (t *testCase) drop() {
 		t.Must(t.snapshots.Remove(t.ctx, t.claim, t.content()), "deleting a snapshot")
 		return
 	}
-	err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Delete(t.ctx, t.claim, metav1.DeleteOptions{})
-	t.Must(err, "deleting a claim")
+	t.Must(t.Claims().Delete(t.ctx, t.claim, metav1.DeleteOptions{}), "deleting a claim")
 }
 
 // dropped is drop, and the wait until the claim is gone and its object, if any, released.
 func (t *testCase) dropped() {
 	t.drop()
-	ok := t.until(func() bool {
-		_, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Get(t.ctx, t.claim, metav1.GetOptions{})
+	t.Must(harness.Eventually(t.Soon(), func() bool {
+		_, err := t.Claims().Get(t.ctx, t.claim, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return false
 		}
 		v := t.object()
 		return v == nil || v.Status.Phase == corev1.VolumeReleased
-	})
-	if !ok {
-		t.Fatalf("claim %s is deleted and does not go", t.claim)
-	}
+	}), "waiting for the end of claim "+t.claim)
 }
 
 // dropVolume deletes the object, as an administrator does.
 func (t *testCase) dropVolume() {
-	err := t.Client.CoreV1().PersistentVolumes().Delete(t.ctx, t.pv(), metav1.DeleteOptions{})
-	t.Must(err, "deleting a volume object")
+	t.Must(t.Volumes().Delete(t.ctx, t.pv(), metav1.DeleteOptions{}), "deleting a volume object")
 }
 
 // turn has the volume's data deleted with its claim, as an administrator does.
 func (t *testCase) turn() {
-	_, err := t.Client.CoreV1().PersistentVolumes().Patch(t.ctx, t.pv(), types.MergePatchType,
+	_, err := t.Volumes().Patch(t.ctx, t.pv(), types.MergePatchType,
 		[]byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`), metav1.PatchOptions{})
 	t.Must(err, "changing a volume's policy")
 	t.unheld = false
@@ -144,14 +138,14 @@ func (t *testCase) lower() { t.request(t.size() - 1) }
 
 func (t *testCase) request(mib int64) {
 	patch := fmt.Appendf(nil, `{"spec":{"resources":{"requests":{"storage":"%dMi"}}}}`, mib)
-	_, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Patch(t.ctx, t.claim, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := t.Claims().Patch(t.ctx, t.claim, types.MergePatchType, patch, metav1.PatchOptions{})
 	t.Must(err, "requesting another size")
 	t.mib = mib
 }
 
 // object is the volume object, nil if there is none.
 func (t *testCase) object() *corev1.PersistentVolume {
-	v, err := t.Client.CoreV1().PersistentVolumes().Get(t.ctx, t.pv(), metav1.GetOptions{})
+	v, err := t.Volumes().Get(t.ctx, t.pv(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -210,8 +204,7 @@ func (t *testCase) annotations() map[string]string {
 	if t.snapshot {
 		return nil
 	}
-	c, err := t.Client.CoreV1().PersistentVolumeClaims(t.Namespace).Get(t.ctx, t.claim, metav1.GetOptions{})
-	t.Must(err, "reading a claim")
+	c := harness.Need(t.Claims().Get(t.ctx, t.claim, metav1.GetOptions{}))(t, "reading a claim")
 	return c.Annotations
 }
 
@@ -406,8 +399,8 @@ func (e *environment) scrub() {
 
 // scrubVolumes removes objects of volumes by force. Kubernetes may put its finalizer on once more.
 func (e *environment) scrubVolumes() {
-	all := e.Client.CoreV1().PersistentVolumes()
-	gone := e.until(func() bool {
+	all := e.Volumes()
+	e.Must(harness.Eventually(e.Soon(), func() bool {
 		volumes := harness.Need(all.List(e.ctx, metav1.ListOptions{}))(e, "listing volumes")
 		left := 0
 		for _, v := range volumes.Items {
@@ -420,8 +413,5 @@ func (e *environment) scrubVolumes() {
 			_ = all.Delete(e.ctx, v.Name, metav1.DeleteOptions{})
 		}
 		return left == 0
-	})
-	if !gone {
-		e.Fatalf("objects of volumes do not go, even by force")
-	}
+	}), "removing objects of volumes by force")
 }

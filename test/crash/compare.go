@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // outcome is what is to become of a claim and its volume.
@@ -281,8 +282,7 @@ func (e *environment) look() snapshot {
 		s.things["claim "+c.Name] = string(c.UID)
 		s.claims[c.Name] = toClaim(&c)
 	}
-	volumes, err := e.Client.CoreV1().PersistentVolumes().List(e.ctx, metav1.ListOptions{})
-	e.Must(err, "listing volumes")
+	volumes := harness.Need(e.Volumes().List(e.ctx, metav1.ListOptions{}))(e, "listing volumes")
 	for _, v := range volumes.Items {
 		o := toObject(&v)
 		s.things["object "+v.Name], s.objects[v.Name] = o.uid, o

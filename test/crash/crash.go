@@ -147,97 +147,87 @@ const (
 )
 
 // play is the whole program.
-func play(ctx context.Context, p *harness.Program, opt options) {
-	if opt.limits != "" || opt.requests != "" || opt.speed {
-		playLimits(ctx, p, opt)
+func play(e *prover) {
+	if e.opt.limits != "" || e.opt.requests != "" || e.opt.speed {
+		playLimits(e)
 		return
 	}
-	all := provePublishing(ctx, p, opt)
-	if opt.csi {
-		finish(p, all)
+	all := provePublishing(e)
+	if e.opt.csi {
+		e.finish(all)
 		return
 	}
-	plane := sync.OnceValue(func() *harness.Plane { return p.StartPlane(ctx, name, cluster.Options{}) })
-	all = append(all, proveDaemon(ctx, p, plane, opt)...)
-	all = append(all, provePods(ctx, p, plane, opt)...)
-	if opt.points == 0 || opt.moves > 0 { // it takes minutes, and a control plane of its own
-		own := func() *harness.Plane { return p.StartPlane(ctx, name+"-moves", cluster.Options{}) }
-		all = append(all, proveMoves(ctx, p, own, opt)...)
-		all = append(all, proveWandering(ctx, p, own, opt)...)
+	plane := sync.OnceValue(func() *harness.Plane { return e.StartPlane(e.ctx, name, cluster.Options{}) })
+	all = append(all, proveDaemon(e, plane)...)
+	all = append(all, provePods(e, plane)...)
+	if e.opt.points == 0 || e.opt.moves > 0 { // it takes minutes, and a control plane of its own
+		own := func() *harness.Plane { return e.StartPlane(e.ctx, name+"-moves", cluster.Options{}) }
+		all = append(all, proveMoves(e, own)...)
+		all = append(all, proveWandering(e, own)...)
 	}
-	finish(p, all)
+	e.finish(all)
 }
 
 // proveDaemon kills the daemon in what it does alone, and then at random.
-func proveDaemon(ctx context.Context, p *harness.Program, plane func() *harness.Plane, opt options) (all report) {
-	chosen := slices.DeleteFunc(slices.Clone(operations), func(op operation) bool {
-		return !opt.only.MatchString(op.name) || op.clones && !opt.clones()
-	})
-	if len(chosen) == 0 && opt.kills == 0 {
-		return nil
+func proveDaemon(p *prover, plane func() *harness.Plane) report {
+	e := sync.OnceValue(func() *environment { return build(p, plane()) })
+	older := func() bool {
+		before := harness.Need(plane().Cluster.Before(cluster.ResizeStates))
+		return before(p, "asking for the version")
 	}
-	e := build(ctx, plane(), opt)
-	older, err := e.Cluster.Before(cluster.ResizeStates)
-	e.Must(err, "reading the API server's version")
-	for _, op := range chosen {
-		if op.lowers && older {
-			e.Say("%s: not on this version of Kubernetes", op.name)
-			continue
+	var all []trial
+	for _, op := range operations {
+		play := func(e *environment, point string) (string, []string, []fault) {
+			return e.newCase(op).play(point)
 		}
-		if ctx.Err() == nil {
-			play := func(point string) (string, []string, []fault) { return e.newCase(op).play(point) }
-			all = append(all, prover{p, ctx, opt}.try(trial{name: op.name, most: opt.points, play: play}))
+		switch chosen := p.opt.only.MatchString(op.name); {
+		case op.clones && !p.opt.clones():
+		case op.lowers && chosen && older():
+			p.Say("%s: not on this version of Kubernetes", op.name)
+		default:
+			all = append(all, trial{op.name, "", p.opt.points, in(e, play)})
 		}
 	}
-	if opt.kills > 0 && ctx.Err() == nil {
-		all = append(all, e.killAtRandom())
+	rows := p.tryAll(all)
+	if p.opt.kills > 0 && p.ctx.Err() == nil {
+		rows = append(rows, e().killAtRandom())
 	}
-	e.Say("%d volumes stayed whole in the trash, killed between the removal of the object and the note of it", e.stayed)
-	for _, call := range e.killer.Strangers() {
-		e.Fault(unknown, "%s", call)
+	if len(rows) > 0 {
+		p.Say("%d volumes stayed whole in the trash, killed between the removal of the object and the note of it", e().stayed)
+		e().die()
 	}
-	e.die()
-	return all
-}
-
-// finish prints everything.
-func finish(p *harness.Program, all report) {
-	if !all.print(os.Stdout) {
-		p.Fault(notProven, "see the table")
-	}
-	p.Report(notProven, unknown)
+	return rows
 }
 
 // playLimits is the program with -limits, -requests and -speed, without a daemon and without a
 // cluster.
-func playLimits(ctx context.Context, p *harness.Program, opt options) {
-	if opt.speed {
-		p.Say("%s", speed())
+func playLimits(e *prover) {
+	if e.opt.speed {
+		e.Say("%s", speed())
 		return
 	}
-	if opt.requests != "" {
-		took := harness.Need(requestCost(opt.requests))(p, "asking for projects")
-		p.Say("%s", took)
+	if e.opt.requests != "" {
+		e.Say("%s", requestCost(e, e.opt.requests))
 		return
 	}
 	var all report
-	for path := range strings.SplitSeq(opt.limits, ",") {
-		all = append(all, proveLimits(ctx, p, opt, path)...)
+	for path := range strings.SplitSeq(e.opt.limits, ",") {
+		all = append(all, proveLimits(e, path)...)
 	}
-	if opt.only.String() != "" && len(all) == 0 {
+	if e.opt.only.String() != "" && len(all) == 0 {
 		return // only what limits cost was asked for
 	}
-	finish(p, all)
+	e.finish(all)
 }
 
 // options is what the command line says.
 type options struct {
-	points     int            // of each operation at most, 0: all
-	records    int            // how often an operation is recorded
-	tries      int            // of a point that does not come again
-	kills      int            // at random, in the end
-	moves      int            // interruptions of moves, at random
-	only, at   *regexp.Regexp // names of operations, and of points
+	points     int           // of each operation at most, 0: all
+	records    int           // how often an operation is recorded
+	tries      int           // of a point that does not come again
+	kills      int           // at random, in the end
+	moves      int           // interruptions of moves, at random
+	only, at   regexp.Regexp // names of operations, and of points
 	daemon     string
 	seed       uint64
 	scope      string // of the pool
@@ -253,7 +243,7 @@ type options struct {
 // Trial is the command line.
 func Trial() harness.Trial {
 	var o options
-	var only, at string
+	all := regexp.MustCompile("")
 	return harness.Trial{
 		Name: name, Short: "points=2 records=1 tries=3 kills=30", Timeout: 45 * time.Second,
 		Does: `Kills the daemon before each system call with which it changes something or talks to the API, in
@@ -265,8 +255,8 @@ every operation and every recovery, starts it again and compares the state.`,
 			flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
 			flags.IntVar(&o.moves, "moves", 0,
 				"random interruptions of moves of three disks between three machines, in the end")
-			flags.StringVar(&only, "only", "", "only operations whose name has a match of this regular expression")
-			flags.StringVar(&at, "at", "", "the same for the points of each operation")
+			flags.TextVar(&o.only, "only", all, "only operations whose name has a match of this regular expression")
+			flags.TextVar(&o.at, "at", all, "the same for the points of each operation")
 			flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
 			flags.StringVar(&o.fs, "fs", "ext4", "the pool's filesystem: ext4, which copies, or xfs or btrfs, which share blocks")
 			flags.BoolVar(&o.subvolumes, "subvolumes", false, "the pool is a btrfs with snapshots = \"snapshot\"")
@@ -277,13 +267,7 @@ every operation and every recovery, starts it again and compares the state.`,
 			flags.BoolVar(&o.csi, "csi", false, "kill the service that mounts volumes for kubelet alone, without a daemon and a cluster")
 			flags.BoolVar(&o.printAll, "v", false, "print each point")
 		},
-		Check: func() (err error) {
-			if o.only, err = regexp.Compile(only); err != nil {
-				return fmt.Errorf("-only: %w", err)
-			}
-			if o.at, err = regexp.Compile(at); err != nil {
-				return fmt.Errorf("-at: %w", err)
-			}
+		Check: func() error {
 			if o.subvolumes {
 				o.fs = "btrfs"
 			}
@@ -298,7 +282,7 @@ every operation and every recovery, starts it again and compares the state.`,
 		Play: func(ctx context.Context, p *harness.Program) {
 			// Not one with the race detector: its runtime makes other calls.
 			o.daemon, o.seed = cmp.Or(p.Binary, filepath.Join(rig.Root(), ".build", "hostpath-provisioner")), p.Seed
-			play(ctx, p, o)
+			play(&prover{Program: p, ctx: ctx, opt: o})
 		},
 	}
 }

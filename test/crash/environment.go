@@ -59,29 +59,39 @@ const (
 )
 
 // build makes everything up to a running daemon with an open pool.
-func build(ctx context.Context, p *harness.Plane, opt options) *environment {
+func build(p *prover, plane *harness.Plane) *environment {
 	dir := hosttest.Dir(p)
-	e := &environment{opt: opt, ctx: ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
-	var err error
-	e.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: e.pool, State: filepath.Join(dir, "state"), Locks: state.PoolLocks})
-	p.Must(err, "listening for daemons")
-	e.Environment = harness.StartOn(ctx, p, harness.Options{
-		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(opt.daemon),
+	e := &environment{opt: p.opt, ctx: p.ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
+	e.killer = p.watch(filepath.Join(dir, "killer"), scopeIn(dir))
+	e.Environment = harness.StartOn(e.ctx, plane, harness.Options{
+		Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(e.opt.daemon),
 	})
 	e.on = e.Node
 	e.addPool()
 	e.addClasses()
 	e.Say("starting the daemon")
-	e.start()
-	p.Cleanup(func() error { e.die(); return nil })
-	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
-	e.killer.Arm("", 0)
-	if opt.clones() {
+	e.opens()
+	if e.opt.clones() {
 		e.addOrigin(deleted)
 		e.addSnapshots()
 	}
 	e.remember()
 	return e
+}
+
+// scopeIn are the calls of a daemon that count, with all that it has in a directory.
+func scopeIn(dir string) killer.Scope {
+	return killer.Scope{
+		Pool: filepath.Join(dir, "pool"), State: filepath.Join(dir, "state"), Locks: state.PoolLocks,
+	}
+}
+
+// opens starts the daemon for the first time, and waits until its pool is open.
+func (e *environment) opens() {
+	e.start()
+	e.Cleanup(func() error { e.die(); return nil })
+	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
+	e.killer.Arm("", 0)
 }
 
 // remember has what is there at rest be what is there when there is no claim.
@@ -103,14 +113,12 @@ const (
 func (e *environment) addOrigin(class string) {
 	c := cluster.Claim(e.Namespace, origin, class, fmt.Sprintf("%dMi", firstMiB))
 	c.Labels = map[string]string{originLabel: ""}
-	made, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Create(e.ctx, c, metav1.CreateOptions{})
+	made, err := e.Claims().Create(e.ctx, c, metav1.CreateOptions{})
 	e.Must(err, "creating the origin")
-	if !e.until(func() bool {
-		now, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Get(e.ctx, origin, metav1.GetOptions{})
+	e.Must(harness.Eventually(e.Soon(), func() bool {
+		now, err := e.Claims().Get(e.ctx, origin, metav1.GetOptions{})
 		return err == nil && now.Status.Phase == corev1.ClaimBound
-	}) {
-		e.Fatalf("the origin is not bound")
-	}
+	}), "waiting until the origin is bound")
 	e.origin = "pvc-" + string(made.UID)
 	dir := filepath.Join(e.pool, e.origin)
 	in := func(name string) string { return filepath.Join(dir, name) }

@@ -15,6 +15,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/mountpoint"
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck/quota"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // How many volumes cost makes and removes.
@@ -139,26 +140,20 @@ func median(all []time.Duration) time.Duration {
 
 // requestCost measures a request to the service that may set limits, as a daemon without
 // CAP_SYS_ADMIN makes it. A creation makes three.
-func requestCost(path string) (string, error) {
-	root, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
+func requestCost(e *prover, path string) string {
+	root := harness.Need(unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(e, "opening "+path)
 	defer unix.Close(root)
 	runtime.LockOSThread()
-	if err := dropSysAdmin(); err != nil {
-		return "", err
-	}
+	e.Must(dropSysAdmin(), "dropping a capability")
 	var took []time.Duration
 	q := mountpoint.QuotasOf(path)
 	for range 300 {
 		began := time.Now()
-		if _, err := q.Get(root, firstProject); err != nil {
-			return "", err
-		}
+		_, err := q.Get(root, firstProject)
+		e.Must(err, "asking for projects")
 		took = append(took, time.Since(began))
 	}
-	return fmt.Sprintf("%s: a request about a project takes %v (median)", path, median(took)), nil
+	return fmt.Sprintf("%s: a request about a project takes %v (median)", path, median(took))
 }
 
 // dropSysAdmin takes CAP_SYS_ADMIN from this thread, for good.

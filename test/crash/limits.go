@@ -149,31 +149,23 @@ func operate(args []string) int {
 
 // limitCases are the operations in one pool.
 type limitCases struct {
-	*harness.Program
-	ctx    context.Context
+	*prover
 	path   string
 	killer *killer.Killer
 	serial int
 }
 
 // proveLimits kills in a pool that it makes in a directory.
-func proveLimits(ctx context.Context, p *harness.Program, opt options, path string) (rows report) {
+func proveLimits(e *prover, path string) report {
 	socket := filepath.Join(os.TempDir(), fmt.Sprintf("crash-%d-%s", os.Getpid(), filepath.Base(path)))
-	k := harness.Need(killer.New(socket, killer.Scope{Pool: path}))(p, "listening")
-	p.Cleanup(func() error { return k.Close() })
-	c := &limitCases{Program: p, ctx: ctx, path: path, killer: k}
-	c.Must(c.open().InitMarker(ctx, c.open().id, []byte("{}\n")), "making a pool in "+path)
-	p.Say("%s: %s", path, c.cost())
+	c := &limitCases{prover: e, path: path, killer: e.watch(socket, killer.Scope{Pool: path})}
+	c.Must(c.open().InitMarker(c.ctx, c.open().id, []byte("{}\n")), "making a pool in "+path)
+	c.Say("%s: %s", path, c.cost())
+	var all []trial
 	for _, op := range limitOperations {
-		if ctx.Err() == nil && opt.only.MatchString(op.name) {
-			play := func(point string) (string, []string, []fault) { return c.play(op, point) }
-			rows = append(rows, prover{p, ctx, opt}.try(trial{name: op.name, most: opt.points, play: play}))
-		}
+		all = append(all, trial{op.name, "", e.opt.points, in(func() *limitCases { return c }, op.play)})
 	}
-	for _, call := range k.Strangers() {
-		p.Fault(unknown, "%s", call)
-	}
-	return rows
+	return e.tryAll(all)
 }
 
 // open is the pool as another process has it.
@@ -189,7 +181,7 @@ func (c *limitCases) volume() string {
 
 // play is a case: the process dies at the point, and another one makes a volume, sweeps and
 // finishes. In the end both are removed.
-func (c *limitCases) play(op limitOperation, point string) (hit string, points []string, faults []fault) {
+func (op limitOperation) play(c *limitCases, point string) (hit string, points []string, faults []fault) {
 	pv, other := c.volume(), c.volume()
 	c.Must(op.before(c.ctx, c.open(), pv), op.name+": before")
 	hit, points = c.run(op, pv, point)

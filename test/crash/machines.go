@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers/presence"
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
@@ -43,42 +41,35 @@ type mover struct {
 }
 
 // buildMover makes everything up to a daemon that runs where the disk is.
-func buildMover(ctx context.Context, plane *harness.Plane, opt options, machines int) *mover {
+func buildMover(p *prover, plane *harness.Plane, machines int) *mover {
 	own := *plane
-	var err error
-	own.Namespace, err = plane.Cluster.NewNamespace(ctx, movesNode)
-	plane.Must(err, "making a namespace")
-	opt.fs, opt.subvolumes = "ext4", false // to the commands all filesystems are the same
-	e := &environment{opt: opt, ctx: ctx, baseline: map[string]bool{}}
+	own.Namespace = harness.Need(plane.Cluster.NewNamespace(p.ctx, movesNode))(p, "making a namespace")
+	e := &environment{opt: p.opt, ctx: p.ctx, baseline: map[string]bool{}}
+	e.opt.fs, e.opt.subvolumes = "ext4", false // to the commands all filesystems are the same
 	m := &mover{environment: e}
 	for n := range machines {
-		m.addMachine(&own, n)
+		m.addMachine(p, &own, n)
 	}
 	if machines > 2 {
 		m.addDisks()
 		return m
 	}
 	m.turn(m.machines[0])
-	plane.Cleanup(func() error { e.die(); return nil })
+	p.Cleanup(func() error { e.die(); return nil })
 	e.Say("starting the daemon of %s", e.on)
 	m.lives(m.machine())
 	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
-	e.snapshots, err = e.Cluster.Snapshots(e.Soon(), e.Namespace, e.Node)
-	e.Must(err, "making the resources of snapshots")
+	e.knowSnapshots()
 	e.remember()
 	return m
 }
 
 // addMachine makes the first machine with the disk, and the others like it, without one.
-func (m *mover) addMachine(plane *harness.Plane, n int) {
-	dir := hosttest.Dir(plane)
+func (m *mover) addMachine(p *prover, plane *harness.Plane, n int) {
+	dir := hosttest.Dir(p)
 	a := &machine{node: movesNode, pool: filepath.Join(dir, "pool")}
-	scope := killer.Scope{Pool: a.pool, State: filepath.Join(dir, "state"), Locks: state.PoolLocks}
-	var err error
-	a.killer, err = killer.New(filepath.Join(dir, "killer"), scope)
-	plane.Must(err, "listening for the daemon")
-	a.commands, err = killer.New(filepath.Join(dir, "commands"), scope)
-	plane.Must(err, "listening for commands")
+	a.killer = p.watch(filepath.Join(dir, "killer"), scopeIn(dir))
+	a.commands = p.watch(filepath.Join(dir, "commands"), scopeIn(dir))
 	env := a.killer.Env(m.opt.daemon)
 	if n == 0 {
 		m.Environment = harness.StartOn(m.ctx, plane, harness.Options{Name: movesNode, Dir: dir,
@@ -91,13 +82,11 @@ func (m *mover) addMachine(plane *harness.Plane, n int) {
 		first := m.machines[0]
 		a.node = fmt.Sprintf("%s-%d", movesNode, n+1)
 		m.Must(m.Cluster.AddHost(m.ctx, a.node, nil), "adding a node")
-		text, err := os.ReadFile(first.daemon.Path("etc", "config.toml"))
-		m.Must(err, "reading the configuration")
+		text := harness.Need(os.ReadFile(first.daemon.Path("etc", "config.toml")))(m, "reading the configuration")
 		config := strings.NewReplacer(fmt.Sprintf("\nnode = %q", first.node),
 			fmt.Sprintf("\nnode = %q", a.node), first.pool, a.pool).Replace(string(text))
-		a.daemon, err = rig.New(rig.Options{Binary: "/proc/self/exe", Dir: dir, Env: env,
-			Config: config})
-		m.Must(err, "configuring a daemon")
+		o := rig.Options{Binary: "/proc/self/exe", Dir: dir, Env: env, Config: config}
+		a.daemon = harness.Need(rig.New(o))(m, "configuring a daemon")
 		m.turn(a)
 		m.Prepare(name) // the mount point
 	}
@@ -180,9 +169,7 @@ func (m *mover) lives(a *machine) {
 	m.say(a, corev1.ConditionTrue)
 	a.killer.Arm("", 0)
 	m.Must(a.daemon.Run(m.Soon()), "starting the daemon of "+a.node)
-	if !m.until(a.told) {
-		m.Fatalf("the daemon of %s does not write its lease", a.node)
-	}
+	m.Must(harness.Eventually(m.Soon(), a.told), "waiting for the lease of "+a.node)
 }
 
 // told reports whether the daemon has noted that it wrote its node's lease.

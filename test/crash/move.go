@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,19 +37,15 @@ type moveOperation struct {
 
 var moveOperations = []moveOperation{
 	{
-		name: "move: import", moves: true, snapshot: true, second: gone,
-		args: func(from string) []string { return []string{"import", name, "--from-node", from} },
+		name: "move: import", moves: true, snapshot: true, second: gone, args: importFrom,
 	},
 	{
 		name: "move: import, and etcd is restored", moves: true, snapshot: true, second: bound,
-		restored: true, most: 12, // the control plane is started three times for each
-		args: func(from string) []string { return []string{"import", name, "--from-node", from} },
+		restored: true, most: 12, args: importFrom, // the control plane is started three times for each
 	},
 	{
 		name: "move: import --new-cluster", moves: true, second: bound, before: (*mover).unknown,
-		args: func(from string) []string {
-			return []string{"import", name, "--new-cluster", "--claims", "--from-node", from}
-		},
+		args: func(from string) []string { return append(importFrom(from), "--new-cluster", "--claims") },
 	},
 	{
 		name: "move: forget-node", snapshot: true, second: gone,
@@ -59,32 +55,26 @@ var moveOperations = []moveOperation{
 	},
 }
 
+func importFrom(node string) []string { return []string{"import", name, "--from-node", node} }
+
 // proveMoves kills the commands with which a disk goes to another node, or is given up.
-func proveMoves(ctx context.Context, program *harness.Program, plane func() *harness.Plane,
-	opt options) (rows report) {
-	chosen := slices.DeleteFunc(slices.Clone(moveOperations), func(op moveOperation) bool {
-		return !opt.only.MatchString(op.name)
-	})
-	if len(chosen) == 0 || !opt.clones() {
+func proveMoves(e *prover, plane func() *harness.Plane) report {
+	if !e.opt.clones() {
 		return nil
 	}
-	m := buildMover(ctx, plane(), opt, 2)
-	for _, op := range chosen {
-		if ctx.Err() == nil {
-			play := func(point string) (string, []string, []fault) { return op.play(m, point) }
-			most := op.most
-			if opt.points > 0 {
-				most = min(most, opt.points)
-			}
-			rows = append(rows, prover{program, ctx, opt}.try(trial{op.name, "", most, play}))
+	m := sync.OnceValue(func() *mover { return buildMover(e, plane(), 2) })
+	var all []trial
+	for _, op := range moveOperations {
+		most := op.most
+		if e.opt.points > 0 {
+			most = min(most, e.opt.points)
 		}
+		all = append(all, trial{op.name, "", most, in(m, op.play)})
 	}
-	for _, each := range m.machines {
-		for _, call := range each.commands.Strangers() {
-			program.Fault(unknown, "%s: %s", each.node, call)
-		}
+	rows := e.tryAll(all)
+	if len(rows) > 0 {
+		m().die()
 	}
-	m.die()
 	return rows
 }
 
@@ -211,8 +201,7 @@ func (m *mover) followed(all []*testCase) []fault {
 // is left at the mount points of the others.
 func (m *mover) located() (faults []fault) {
 	at := m.machine()
-	volumes, err := m.Client.CoreV1().PersistentVolumes().List(m.ctx, metav1.ListOptions{})
-	m.Must(err, "listing volumes")
+	volumes := harness.Need(m.Volumes().List(m.ctx, metav1.ListOptions{}))(m, "listing volumes")
 	for _, v := range volumes.Items {
 		o := toObject(&v)
 		if o.path != filepath.Join(at.pool, v.Name) || !isOf(&v, at.node) {

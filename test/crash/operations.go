@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // step is something that a person or a part of Kubernetes other than the daemon does.
@@ -149,9 +150,8 @@ func givenUp(ask step) step {
 		defer t.killer.Hold(nil)
 		defer close(goOn)
 		ask(t)
-		if !t.until(func() bool { return len(came) > 0 || !t.Daemon.Running() }) {
-			t.Fatalf("operation %q: the daemon never came to %q", t.op.name, point)
-		}
+		comes := func() bool { return len(came) > 0 || !t.Daemon.Running() }
+		t.Must(harness.Eventually(t.Soon(), comes), "waiting until the daemon comes to "+point)
 		t.dropped()
 		t.until(func() bool { return t.killer.Quiet(calm) })
 	}
@@ -168,15 +168,16 @@ func (w expectation) content() string { return "snapcontent-" + w.uid }
 // addSnapshots has the cluster know snapshots, and makes one of the origin, from which claims are
 // made.
 func (e *environment) addSnapshots() {
-	var err error
-	e.snapshots, err = e.Cluster.Snapshots(e.Soon(), e.Namespace, e.Node)
-	e.Must(err, "making the resources of snapshots")
-	name, err := e.snapshots.Ask(e.ctx, origin, e.origin, e.Node, "Delete")
-	e.Must(err, "asking for a snapshot")
-	if !e.until(func() bool { return e.contents()[name].ready }) {
-		e.Fatalf("the origin's snapshot is not ready")
-	}
+	e.knowSnapshots()
+	name := harness.Need(e.snapshots.Ask(e.ctx, origin, e.origin, e.Node, "Delete"))(e, "asking for a snapshot")
+	ready := func() bool { return e.contents()[name].ready }
+	e.Must(harness.Eventually(e.Soon(), ready), "waiting for the origin's snapshot")
 	e.Must(e.snapshots.Bind(e.ctx, origin, name), "binding a snapshot")
+}
+
+func (e *environment) knowSnapshots() {
+	made := harness.Need(e.Cluster.Snapshots(e.Soon(), e.Namespace, e.Node))
+	e.snapshots = made(e, "making the resources of snapshots")
 }
 
 // contents are all that there are, by name.
@@ -197,8 +198,7 @@ func (e *environment) contents() map[string]content {
 // snap asks for a snapshot of the origin.
 func (t *testCase) snap() {
 	t.data = originData
-	name, err := t.snapshots.Ask(t.ctx, t.claim, t.origin, t.Node, "Delete")
-	t.Must(err, "asking for a snapshot")
+	name := harness.Need(t.snapshots.Ask(t.ctx, t.claim, t.origin, t.Node, "Delete"))(t, "asking for a snapshot")
 	t.asked(strings.TrimPrefix(name, "snapcontent-"))
 }
 

@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,11 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/host/state"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
@@ -47,38 +46,33 @@ const (
 
 // buildPods makes everything up to a daemon and a node service that run, and a volume that a pod
 // has mounted.
-func buildPods(ctx context.Context, plane *harness.Plane, opt options) *pods {
-	dir, own := hosttest.Dir(plane), *plane
-	var err error
-	own.Namespace, err = plane.Cluster.NewNamespace(ctx, podsNode)
-	plane.Must(err, "making a namespace")
-	e := &environment{opt: opt, ctx: ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
+func buildPods(of *prover, plane *harness.Plane) *pods {
+	dir, own, ctx := hosttest.Dir(of), *plane, of.ctx
+	own.Namespace = harness.Need(plane.Cluster.NewNamespace(ctx, podsNode))(of, "making a namespace")
+	e := &environment{opt: of.opt, ctx: ctx, pool: filepath.Join(dir, "pool"), baseline: map[string]bool{}}
 	p := &pods{environment: e, runtime: filepath.Join(dir, "csi-run")}
 	root, pod := filepath.Join(dir, "kubelet"), fmt.Sprintf("u-%d", os.Getpid())
 	var removeCgroup func() error
+	var err error
 	p.cgroup, removeCgroup, err = hosttest.MakeCgroup(fmt.Sprintf("hostpath-crash-%d/kubepods.slice/kubepods-pod%s.slice", os.Getpid(), strings.ReplaceAll(pod, "-", "_")))
 	plane.Cleanup(removeCgroup)
 	plane.Must(err, "making a cgroup")
-	scope := killer.Scope{Pool: e.pool, State: filepath.Join(dir, "state"), Locks: state.PoolLocks, Kubelet: root, Runtime: p.runtime, Cgroup: p.cgroup, Local: true}
-	e.killer, err = killer.New(filepath.Join(dir, "killer"), scope)
-	plane.Must(err, "listening for the daemon")
-	p.watching, err = killer.New(filepath.Join(dir, "watching"), scope)
-	plane.Must(err, "listening for the service")
+	scope := scopeIn(dir)
+	scope.Kubelet, scope.Runtime, scope.Cgroup, scope.Local = root, p.runtime, p.cgroup, true
+	e.killer = of.watch(filepath.Join(dir, "killer"), scope)
+	p.watching = of.watch(filepath.Join(dir, "watching"), scope)
 	e.Environment = harness.StartOn(ctx, &own, harness.Options{
-		Name: podsNode, Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(opt.daemon), Metrics: true, TOML: fmt.Sprintf("kubelet_root = %q\n", root),
+		Name: podsNode, Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(e.opt.daemon), Metrics: true, TOML: fmt.Sprintf("kubelet_root = %q\n", root),
 	})
 	e.AddPool(harness.Pool{
-		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, sharing(opt.fs), filesystemMiB).Mount(e, e.pool) },
+		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, sharing(e.opt.fs), filesystemMiB).Mount(e, e.pool) },
 		TOML: fmt.Sprintf("source = \"csi\"\nsnapshots = \"paused\"\npause_limit = \"20s\"\ninline_volumes = \"%dMi\"\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n",
 			inlineMiB, dirMode, dirUID, dirGID),
 	})
 	e.ApplyManifests(ctx, e.Daemon) // with the pool's driver
 	e.AddClass(ctx, podsClass, e.Node)
 	p.serve(root)
-	e.start()
-	p.Cleanup(func() error { e.die(); return nil })
-	e.Must(e.Daemon.WaitStatus(e.Soon(), "1 of 1 pool open"), "opening the pool")
-	e.killer.Arm("", 0)
+	e.opens()
 	e.addOrigin(podsClass)
 	e.addSnapshots()
 	e.Must(p.again(func(*pods) error {
@@ -101,8 +95,8 @@ func sharing(fs string) string {
 
 // serve starts the node service.
 func (p *pods) serve(root string) {
-	self, err := os.Executable() // a shell is between this process and that
-	p.Must(err, "looking for this program")
+	// A shell is between this process and that.
+	self := harness.Need(os.Executable())(p, "looking for this program")
 	p.Must(os.Mkdir(p.runtime, 0o700), "making the service's directory")
 	p.service = p.NodeService(csinode.Options{
 		Root: root, Driver: podsNode, Log: p.Daemon.Path("csi-log"), Pauses: true, Inline: true,
@@ -178,31 +172,23 @@ func (p *pods) revive(who string) {
 	p.start()
 }
 
-// podOperation is something that both of them do. play plays it once: a process dies at the point,
-// or none if that is "" or does not come.
-type podOperation struct {
-	name string
-	who  string // whose points are tried; "": those of both
-	play func(p *pods, point string) (hit string, points []string, faults []fault)
-}
-
-// podOperations are those that the command line chooses: where it does not want all points, so many
+// podTrials are those that the command line chooses: where it does not want all points, so many
 // that are inline, and one with a pause, at one point each: every case costs the starts of two
 // processes.
-func podOperations(opt options) []podOperation {
-	var inline, paused []podOperation
+func podTrials(o options, p func() *pods) []trial {
+	var inline, paused []trial
 	for _, op := range inlineOperations {
-		inline = append(inline, podOperation{op.name, "", op.play})
+		inline = append(inline, trial{op.name, "", min(o.points, 1), in(p, op.play)})
 	}
 	for _, op := range pausedOperations {
-		paused = append(paused, podOperation{op.name, op.who, op.play})
+		paused = append(paused, trial{op.name, op.who, min(o.points, 1), in(p, op.play)})
 	}
-	return append(opt.chosen(inline, opt.points), opt.chosen(paused, min(opt.points, 1))...)
+	return append(o.chosen(inline, o.points), o.chosen(paused, min(o.points, 1))...)
 }
 
 // chosen are n of these at most, all for n = 0.
-func (o options) chosen(all []podOperation, n int) (chosen []podOperation) {
-	all = slices.DeleteFunc(all, func(op podOperation) bool { return !o.only.MatchString(op.name) })
+func (o options) chosen(all []trial, n int) (chosen []trial) {
+	all = slices.DeleteFunc(all, func(t trial) bool { return !o.only.MatchString(t.name) })
 	for _, i := range some(len(all), n, o.seed) {
 		chosen = append(chosen, all[i])
 	}
@@ -210,26 +196,17 @@ func (o options) chosen(all []podOperation, n int) (chosen []podOperation) {
 }
 
 // provePods kills daemon and node service in what they do together.
-func provePods(ctx context.Context, program *harness.Program, plane func() *harness.Plane, opt options) (rows report) {
-	chosen := podOperations(opt)
-	if len(chosen) == 0 || !opt.clones() || opt.subvolumes {
+func provePods(e *prover, plane func() *harness.Plane) report {
+	if !e.opt.clones() || e.opt.subvolumes {
 		return nil
 	}
-	p := buildPods(ctx, plane(), opt)
-	for _, op := range chosen {
-		if ctx.Err() == nil {
-			play := func(point string) (string, []string, []fault) { return op.play(p, point) }
-			rows = append(rows, prover{program, ctx, opt}.try(trial{op.name, op.who, min(opt.points, 1), play}))
-		}
+	p := sync.OnceValue(func() *pods { return buildPods(e, plane()) })
+	rows := e.tryAll(podTrials(e.opt, p))
+	if len(rows) > 0 {
+		e.Say("%d inline volumes went with a sweep, because the daemon was not told of their end", p().swept)
+		p().die()
+		e.Must(p().service.Kill(), "ending the service")
 	}
-	p.Say("%d inline volumes went with a sweep, because the daemon was not told of their end", p.swept)
-	for _, each := range p.parties() {
-		for _, call := range p.watcher(each).Strangers() {
-			p.Fault(unknown, "%s: %s", each, call)
-		}
-	}
-	p.die()
-	p.Must(p.service.Kill(), "ending the service")
 	return rows
 }
 

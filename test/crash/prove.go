@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/crash/killer"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
@@ -18,19 +20,59 @@ type trial struct {
 	name  string
 	whose string // the points that are tried begin with it
 	most  int    // points to try, 0: all
-	// play plays it once: something dies at the point, or nothing if that is "" or does not come.
-	play func(point string) (hit string, points []string, faults []fault)
+	play  player
 }
+
+// player plays an operation once: something dies at the point, or nothing if that is "" or does not
+// come.
+type player func(point string) (hit string, points []string, faults []fault)
 
 // prover records and kills.
 type prover struct {
 	*harness.Program
-	ctx context.Context
-	opt options
+	ctx     context.Context
+	opt     options
+	killers []*killer.Killer
+}
+
+// watch is a killer that listens at a socket.
+func (e *prover) watch(socket string, s killer.Scope) *killer.Killer {
+	k := harness.Need(killer.New(socket, s))(e, "listening at "+socket)
+	e.Cleanup(k.Close)
+	e.killers = append(e.killers, k)
+	return k
+}
+
+// in is an operation in something that is made when it is played first.
+func in[E any](made func() E, play func(E, string) (string, []string, []fault)) player {
+	return func(point string) (string, []string, []fault) { return play(made(), point) }
+}
+
+// tryAll tries those that the command line chose.
+func (e *prover) tryAll(all []trial) (rows report) {
+	for _, t := range all {
+		if e.ctx.Err() == nil && e.opt.only.MatchString(t.name) {
+			rows = append(rows, e.try(t))
+		}
+	}
+	return rows
+}
+
+// finish prints everything.
+func (e *prover) finish(all report) {
+	for _, k := range e.killers {
+		for _, call := range k.Strangers() {
+			e.Fault(unknown, "%s", call)
+		}
+	}
+	if !all.print(os.Stdout) {
+		e.Fault(notProven, "see the table")
+	}
+	e.Report(notProven, unknown)
 }
 
 // try records an operation's points and kills at each of them.
-func (e prover) try(t trial) *row {
+func (e *prover) try(t trial) *row {
 	r := &row{name: t.name, all: t.most == 0}
 	var points []string
 	for range e.opt.records {
@@ -53,7 +95,7 @@ func (e prover) try(t trial) *row {
 // tryAt reports whether the point is done with: something was killed there, or nothing more is
 // tried. What the daemon does has no fixed order where it does two things at once, and a
 // connection's pieces are cut as the network likes: a point that does not come is tried again.
-func (e prover) tryAt(t trial, point string, r *row) bool {
+func (e *prover) tryAt(t trial, point string, r *row) bool {
 	for range e.opt.tries {
 		if e.ctx.Err() != nil || r.broken >= faultsMax {
 			return true

@@ -1,12 +1,12 @@
 package crash
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
@@ -25,8 +25,7 @@ import (
 
 // published is a pool with one volume, the service, and kubelet's part.
 type published struct {
-	*harness.Program
-	ctx     context.Context
+	*prover
 	disk    string // where the pool's filesystem is mounted, whatever is at the pool's path
 	pool    string
 	killer  *killer.Killer
@@ -98,41 +97,31 @@ func firstOf(errs ...error) error {
 }
 
 // provePublishing kills the service at each of its system calls that change something.
-func provePublishing(ctx context.Context, p *harness.Program, opt options) (rows report) {
-	chosen := slices.DeleteFunc(slices.Clone(publishOperations), func(op publishOperation) bool { return !opt.only.MatchString(op.name) })
-	if len(chosen) == 0 {
-		return nil
+func provePublishing(e *prover) report {
+	c := sync.OnceValue(func() *published { return buildPublished(e) })
+	var all []trial
+	for _, op := range publishOperations {
+		all = append(all, trial{op.name, "", e.opt.points, in(c, op.play)})
 	}
-	c := buildPublished(ctx, p, opt)
-	for _, op := range chosen {
-		if ctx.Err() == nil {
-			play := func(point string) (string, []string, []fault) { return c.play(op, point) }
-			rows = append(rows, prover{p, ctx, opt}.try(trial{name: op.name, most: opt.points, play: play}))
-		}
-	}
-	for _, call := range c.killer.Strangers() {
-		p.Fault(unknown, "%s", call)
-	}
-	return rows
+	return e.tryAll(all)
 }
 
-func buildPublished(ctx context.Context, p *harness.Program, opt options) *published {
+func buildPublished(p *prover) *published {
 	dir := hosttest.Dir(p)
-	c := &published{Program: p, ctx: ctx, disk: filepath.Join(dir, "disk"), pool: filepath.Join(dir, "pool")}
+	c := &published{prover: p, disk: filepath.Join(dir, "disk"), pool: filepath.Join(dir, "pool")}
 	root := filepath.Join(dir, "kubelet")
-	var err error
-	c.killer, err = killer.New(filepath.Join(dir, "killer"), killer.Scope{Pool: c.pool, State: filepath.Join(dir, "state"), Kubelet: root})
-	p.Must(err, "listening for the service")
-	p.Cleanup(func() error { return c.killer.Close() })
-	self, err := os.Executable() // a shell is between this process and that
-	p.Must(err, "looking for this program")
+	c.killer = p.watch(filepath.Join(dir, "killer"), killer.Scope{
+		Pool: c.pool, State: filepath.Join(dir, "state"), Kubelet: root,
+	})
+	// A shell is between this process and that.
+	self := harness.Need(os.Executable())(p, "looking for this program")
 	d, err := rig.New(rig.Options{
-		Binary: self, Dir: dir, Env: c.killer.Env(opt.daemon),
+		Binary: self, Dir: dir, Env: c.killer.Env(p.opt.daemon),
 		Config: fmt.Sprintf("node = %q\nkubelet_root = %q\n[pool.%s]\npath = %q\nimmutable = \"off\"\nsource = \"csi\"\n", name, root, name, c.pool),
 	})
 	p.Must(err, "configuring the service")
 	p.Must(firstOf(os.Mkdir(c.disk, 0o700), os.Mkdir(c.pool, 0o700)), "making mount points")
-	hosttest.Mkfs(p, opt.fs, filesystemMiB).Mount(p, c.disk)
+	hosttest.Mkfs(p, p.opt.fs, filesystemMiB).Mount(p, c.disk)
 	c.Must(c.mount(), "mounting the pool")
 	c.makeVolume()
 	c.service = p.NodeService(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
@@ -156,7 +145,7 @@ func (c *published) makeVolume() {
 
 // play is a case: the service dies at the point, another one is started, and kubelet asks again. In
 // the end nothing is mounted.
-func (c *published) play(op publishOperation, point string) (hit string, points []string, faults []fault) {
+func (op publishOperation) play(c *published, point string) (hit string, points []string, faults []fault) {
 	c.start()
 	if op.before != nil {
 		c.Must(c.again(op.before), op.name+": before")

@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -39,18 +38,18 @@ type wandering struct {
 }
 
 // proveWandering interrupts moves at random until there were so many interruptions.
-func proveWandering(ctx context.Context, p *harness.Program, plane func() *harness.Plane,
-	opt options) report {
+func proveWandering(e *prover, plane func() *harness.Plane) report {
+	opt := e.opt
 	if opt.moves == 0 || !opt.clones() {
 		return nil
 	}
-	w := &wandering{mover: buildMover(ctx, plane(), opt, 3), volumes: map[string]string{},
+	w := &wandering{mover: buildMover(e, plane(), 3), volumes: map[string]string{},
 		random: rand.New(rand.NewPCG(opt.seed, 1)),
 		r:      &row{name: fmt.Sprintf("%d random interruptions of moves", opt.moves)}}
 	w.Say("interrupting moves at random, seed %d", opt.seed)
 	w.populate()
 	rounds := 0
-	for ; w.r.kills < opt.moves && ctx.Err() == nil && w.r.broken == 0; rounds++ {
+	for ; w.r.kills < opt.moves && w.ctx.Err() == nil && w.r.broken == 0; rounds++ {
 		w.round()
 		if opt.printAll {
 			w.Say("round %d: %d interruptions, %d volumes", rounds, w.r.kills, len(w.volumes))
@@ -69,7 +68,7 @@ func (w *wandering) populate() {
 	for n := range looseClaims {
 		c := cluster.Claim(w.Namespace, fmt.Sprintf("loose-%d", n), deleted, "1Mi")
 		c.Annotations = map[string]string{plan.ProvisionOnNode: w.machines[n%3].node}
-		_, err := w.Client.CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.ctx, c,
+		_, err := w.Claims().Create(w.ctx, c,
 			metav1.CreateOptions{})
 		w.Must(err, "creating a claim")
 	}
@@ -264,8 +263,7 @@ func (w *wandering) names(on *machine) []string {
 	if m := w.from(on); m != on.node {
 		all = append(all, m)
 	}
-	volumes, err := w.Client.CoreV1().PersistentVolumes().List(w.ctx, metav1.ListOptions{})
-	w.Must(err, "listing volumes")
+	volumes := harness.Need(w.Volumes().List(w.ctx, metav1.ListOptions{}))(w, "listing volumes")
 	for _, v := range volumes.Items {
 		of := v.Labels[plan.NodeLabel]
 		_, err := os.Lstat(filepath.Join(on.pool, v.Name))
@@ -320,8 +318,7 @@ func (w *wandering) compare() (faults []fault) {
 	if len(s.claims) != looseClaims+replicas || len(s.objects) != len(s.claims) {
 		add(leak, "%d claims and %d objects", len(s.claims), len(s.objects))
 	}
-	volumes, err := w.Client.CoreV1().PersistentVolumes().List(w.ctx, metav1.ListOptions{})
-	w.Must(err, "listing volumes")
+	volumes := harness.Need(w.Volumes().List(w.ctx, metav1.ListOptions{}))(w, "listing volumes")
 	for _, v := range volumes.Items {
 		faults = append(faults, w.flaws(&v, s, at[v.Name])...)
 	}

@@ -18,6 +18,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -171,8 +172,9 @@ func (r *report) print(p *harness.Program) {
 
 func (r *report) printLooks() {
 	fmt.Printf("\n%d looks at each pool while all hang, in %.0f s: the most in the beginning and the least in the end\n", r.looks, r.looked.Seconds())
-	fmt.Printf("  memory %d and %d KiB, threads %d and %d, descriptors %d and %d, goroutines %d and %d\n",
-		r.before.kib, r.after.kib, r.before.threads, r.after.threads, r.before.descriptors, r.after.descriptors, r.before.goroutines, r.after.goroutines)
+	for _, what := range slices.Sorted(maps.Keys(bound)) {
+		fmt.Printf("  %s: %d and %d\n", what, r.before[what], r.after[what])
+	}
 }
 
 // fast is the pool that goes on.

@@ -2,11 +2,10 @@ package hang
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,19 +17,22 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
-// usage is what a process has.
-type usage struct{ kib, threads, descriptors, goroutines int }
+// usage is how much a process has of each thing.
+type usage map[string]int
 
 // bound is how much more of each is still the same. Threads and memory of a Go program move by
 // some.
-var bound = usage{kib: 16 << 10, threads: 6, descriptors: 4, goroutines: 16}
+var bound = usage{"KiB of memory": 16 << 10, "threads": 6, "descriptors": 4, "goroutines": 16}
 
 func (e *environment) usage() usage {
 	status := harness.Need(process.Status(e.Daemon.PID()))(e, "reading the daemon's status")
 	descriptors, err := process.Descriptors(e.Daemon.PID())
 	e.Must(err, "reading the daemon's descriptors")
 	goroutines := harness.Need(e.Metric("go_goroutines"))(e, "reading the daemon's metrics")
-	return usage{kib: status["VmRSS"], threads: status["Threads"], descriptors: descriptors, goroutines: int(goroutines)}
+	return usage{
+		"KiB of memory": status["VmRSS"], "threads": status["Threads"],
+		"descriptors": descriptors, "goroutines": int(goroutines),
+	}
 }
 
 // look makes the daemon look at every pool so many times, by mount events, and compares what it has
@@ -40,34 +42,28 @@ func (e *environment) usage() usage {
 func (e *environment) look(ctx context.Context, r *report, pools []*pool, n int) {
 	began := time.Now()
 	var read []usage
+	more, less := func(a, b int) int { return max(a, b) }, func(a, b int) int { return min(a, b) }
 	for range 10 {
 		e.looks(ctx, pools, n/10)
 		read = append(read, e.usage())
 	}
-	r.before, r.after, r.looked = each(read[:3], slices.Max), each(read[7:], slices.Min), time.Since(began)
-	for _, c := range []struct {
-		what               string
-		before, after, may int
-	}{
-		{"KiB of memory", r.before.kib, r.after.kib, bound.kib},
-		{"threads", r.before.threads, r.after.threads, bound.threads},
-		{"descriptors", r.before.descriptors, r.after.descriptors, bound.descriptors},
-		{"goroutines", r.before.goroutines, r.after.goroutines, bound.goroutines},
-	} {
-		if c.after > c.before+c.may {
-			e.Fault(grown, "%s: %d before, %d after %d looks", c.what, c.before, c.after, n)
+	r.before, r.after, r.looked = each(read[:3], more), each(read[7:], less), time.Since(began)
+	for what, may := range bound {
+		if before, after := r.before[what], r.after[what]; after > before+may {
+			e.Fault(grown, "%s: %d before, %d after %d looks", what, before, after, n)
 		}
 	}
 }
 
 // each is the most, or the least, of everything.
-func each(all []usage, of func([]int) int) usage {
-	var kib, threads, descriptors, goroutines []int
+func each(all []usage, of func(int, int) int) usage {
+	sum := maps.Clone(all[0])
 	for _, u := range all {
-		kib, threads = append(kib, u.kib), append(threads, u.threads)
-		descriptors, goroutines = append(descriptors, u.descriptors), append(goroutines, u.goroutines)
+		for what, n := range u {
+			sum[what] = of(sum[what], n)
+		}
 	}
-	return usage{of(kib), of(threads), of(descriptors), of(goroutines)}
+	return sum
 }
 
 // looks makes mount events until each pool was looked at n times more, by the daemon's own count.
@@ -127,13 +123,4 @@ func (e *environment) awaitNotice(r *report) {
 	if r.yanked > comesBack+e.slack || status.Reason != "Unreadable" {
 		e.Fault(notNoticed, "after %s: %s", r.yanked, r.yankMessage)
 	}
-}
-
-func eventually(is func() bool) error {
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			return errors.New("not in 30 s")
-		}
-	}
-	return nil
 }

@@ -116,7 +116,7 @@ func (e *environment) hang(ctx context.Context, rd *round, pools []*pool, killab
 func (e *environment) told(p *pool, claim *corev1.PersistentVolumeClaim) {
 	bound := false
 	err := harness.Eventually(e.Soon(), func() bool {
-		now, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Get(context.Background(), claim.Name, metav1.GetOptions{})
+		now, err := e.Claims().Get(context.Background(), claim.Name, metav1.GetOptions{})
 		if bound = err == nil && now.Status.Phase == corev1.ClaimBound; bound {
 			return true
 		}
@@ -172,7 +172,7 @@ func (e *environment) end(rd *round, pools []*pool, killable bool) {
 			return !killable && process.Zombie(pid)
 		}
 	}
-	err := eventually(gone)
+	err := harness.Eventually(e.Soon(), gone)
 	rd.end = time.Since(began)
 	if err != nil || rd.end >= max(shutdown, e.slack) {
 		e.Fault(slowEnd, "%s: %s, %v", rd.what, rd.end, err)

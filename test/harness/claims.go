@@ -35,7 +35,7 @@ func (e *Environment) NewClaim(class, name string) *corev1.PersistentVolumeClaim
 
 // Claim creates a claim of a class for the first node.
 func (e *Environment) Claim(ctx context.Context, class, name string) (*corev1.PersistentVolumeClaim, error) {
-	return e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Create(ctx, e.NewClaim(class, name), metav1.CreateOptions{})
+	return e.Claims().Create(ctx, e.NewClaim(class, name), metav1.CreateOptions{})
 }
 
 // Bound creates a claim and returns the name of its volume when it is bound.
@@ -52,7 +52,7 @@ func (e *Environment) Bound(ctx context.Context, class, name string) (pv string,
 
 // Delete deletes a claim without waiting.
 func (e *Environment) Delete(ctx context.Context, name string) error {
-	return e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
+	return e.Claims().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
 // Batch creates n claims at once and waits until all are bound. It returns how long that took.

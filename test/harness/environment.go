@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/hostcheck"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -193,6 +194,16 @@ type Plane struct {
 	Namespace string
 }
 
+// Claims are those of the namespace.
+func (p *Plane) Claims() clientcorev1.PersistentVolumeClaimInterface {
+	return p.Client.CoreV1().PersistentVolumeClaims(p.Namespace)
+}
+
+// Volumes are all volume objects.
+func (p *Plane) Volumes() clientcorev1.PersistentVolumeInterface {
+	return p.Client.CoreV1().PersistentVolumes()
+}
+
 // StartPlane starts a control plane. The options need no directory.
 func (p *Program) StartPlane(ctx context.Context, namespace string, o cluster.Options) *Plane {
 	p.Say("starting the control plane")
@@ -240,30 +251,22 @@ func (p *Plane) WriteKubeconfig(ctx context.Context, node, file string) error {
 // AddPeer makes another node, with a daemon that runs whenever the first does, and the same pool:
 // the same storage, or, where own is given, that filesystem at the same path. The second daemon has
 // a mount namespace of its own, because two daemons of one host do not share a pool.
-func (e *Environment) AddPeer(ctx context.Context, p Pool, own *hosttest.Image) (err error) {
+func (e *Environment) AddPeer(ctx context.Context, p Pool, own *hosttest.Image) {
 	dir, node := filepath.Join(e.opt.Dir, "peer"), e.Node+"-peer"
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := e.Cluster.AddHost(ctx, node, nil); err != nil {
-		return err
-	}
+	e.Must(os.MkdirAll(dir, 0o700), "adding a second node")
+	e.Must(e.Cluster.AddHost(ctx, node, nil), "adding a second node")
 	mounts := "mkdir -p /run/hostpath-provisioner; mount -t tmpfs node /run/hostpath-provisioner"
 	if own != nil {
 		e.peerPool = hosttest.PoolMount(e, *own)
 		// The first node's filesystem goes: a mount on top of it would hide its mount point.
 		mounts += fmt.Sprintf("; umount %[1]s; mount --bind %[2]s %[1]s; umount %[2]s", p.Path, e.peerPool)
 	}
-	e.peer, err = rig.New(rig.Options{Binary: e.opt.Binary, Dir: dir, Config: e.config(node, ""), Wrap: []string{
+	e.peer = Need(rig.New(rig.Options{Binary: e.opt.Binary, Dir: dir, Config: e.config(node, ""), Wrap: []string{
 		"unshare", "--mount", "--propagation", "slave", "sh", "-ec", mounts + `; exec "$@"`, "sh",
-	}})
-	if err != nil {
-		return err
-	}
+	}}))(e, "configuring the second daemon")
 	if out, code := e.peer.Call("prepare", p.Name); code != 0 {
-		return errors.New(out)
+		e.Fatalf("prepare %s: %s", p.Name, out)
 	}
-	return nil
 }
 
 // NodeService makes the CSI node service, which does not run yet. Its sockets are closed with the

@@ -105,6 +105,17 @@ func (l *Load) RunPaced(ctx context.Context, rate int) {
 	}
 }
 
+// During is RunPaced while do is done. The counts begin with it.
+func (l *Load) During(ctx context.Context, rate int, do func()) {
+	ctx, end := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer end()
+	l.ResetCount()
+	all.Go(func() { l.RunPaced(ctx, rate) })
+	do()
+}
+
 // Grow requests more for a claim. One that is not bound yet, or is gone, stays as it is: the API
 // refuses it.
 func (l *Load) Grow(ctx context.Context) {

@@ -238,6 +238,14 @@ func Eventually(ctx context.Context, is func() bool) error {
 	return nil
 }
 
+// Pass lets time pass: something is this long, not that it is ready.
+func Pass(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
 // Tail returns the last n bytes of a text at most.
 func Tail(text string, n int) string { return text[max(0, len(text)-n):] }
 

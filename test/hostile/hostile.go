@@ -256,7 +256,8 @@ func (s *fixture) perform(ctx context.Context, a *act, trick trick, size sizes) 
 	a.pv = pv
 	dir := filepath.Join(s.dir, pv)
 	end, err := trick.play(s, dir, size)
-	if s.Blame(notPlayed, wrap(trick.name, err)) {
+	if err != nil {
+		s.Fault(notPlayed, "%s: %v", trick.name, err)
 		s.Blame(notPlayed, s.Delete(ctx, a.claim))
 		return
 	}
@@ -375,11 +376,4 @@ func (s *fixture) finish() {
 func (s *fixture) inspect() {
 	s.Must(os.RemoveAll(s.foreign), "removing what is foreign")
 	s.Blame(wrongPools, harness.WaitDisk(s.Soon(), s.dir, s.volumes...))
-}
-
-func wrap(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }

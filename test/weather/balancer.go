@@ -6,6 +6,8 @@ import (
 	"net"
 	"slices"
 	"sync"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // balancer is an address behind which several API servers are, as a cluster with more than one
@@ -20,14 +22,11 @@ type balancer struct {
 	taken   map[string]int    // connections, by server
 }
 
-func newBalancer() (*balancer, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+func newBalancer(t hosttest.T) *balancer {
+	listener := hosttest.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	b := &balancer{Listener: listener, open: map[net.Conn]bool{}, taken: map[string]int{}}
 	go b.serve()
-	return b, nil
+	return b
 }
 
 // to gives connections to these servers from now on. Those that are open stay.

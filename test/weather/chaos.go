@@ -188,7 +188,7 @@ const poolMiB = 4096
 
 func (e *chaos) startProxy() {
 	e.faults = newInjector(e.Seed)
-	e.proxy = harness.Need(newProxy(e.Cluster.Config(), e.faults))(e, "starting the proxy")
+	e.proxy = newProxy(e, e.Cluster.Config(), e.faults)
 	e.Cleanup(func() error { e.proxy.close(); return nil })
 	e.Must(e.Redirect(e.proxy.address, e.proxy.ca), "pointing the daemon to the proxy")
 }
@@ -197,10 +197,10 @@ func (e *chaos) startProxy() {
 func (e *chaos) addPeer(ctx context.Context, pool harness.Pool) {
 	switch e.scope {
 	case plan.ScopeShared:
-		e.Must(e.AddPeer(ctx, pool, nil), "adding a second node")
+		e.AddPeer(ctx, pool, nil)
 	case plan.ScopeEveryNode:
 		own := harness.Mkfs(e, poolMiB)
-		e.Must(e.AddPeer(ctx, pool, &own), "adding a second node")
+		e.AddPeer(ctx, pool, &own)
 	}
 }
 
@@ -294,19 +294,15 @@ const clockEnv = "CHAOS_CLOCK"
 //
 // That is everything the daemon knows of the time of day: times it writes and compares, and the
 // validity of certificates. Times that the kernel writes (files) stay right, as do intervals.
-func skewed(dir string) (string, error) {
-	overlay, err := writeOverlay(filepath.Join(rig.Root(), ".build", "clock"))
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, "hostpath-provisioner-skewed")
+func skewed(p *harness.Program, dir string) (binary string) {
+	overlay := writeOverlay(p, filepath.Join(rig.Root(), ".build", "clock"))
+	binary = filepath.Join(dir, "hostpath-provisioner-skewed")
 	build := exec.Command("go", "build", "-trimpath", "-overlay", overlay, "-o", binary, "./cmd/hostpath-provisioner")
 	build.Dir = rig.Root()
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // the build cache's key is the Makefile's
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the daemon with another clock: %w\n%s", err, out)
-	}
-	return binary, nil
+	out, err := build.CombinedOutput()
+	p.Must(err, "building the daemon with another clock: "+string(out))
+	return binary
 }
 
 // The change to package time.
@@ -329,40 +325,23 @@ func readChaosClock() int64 {
 
 // writeOverlay writes package time's changed files, and returns the file that names them. The paths
 // stay the same from run to run, which keeps the build cache warm.
-func writeOverlay(dir string) (string, error) {
-	out, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		return "", fmt.Errorf("go env: %w", err)
-	}
+func writeOverlay(p *harness.Program, dir string) string {
+	out := harness.Need(exec.Command("go", "env", "GOROOT").Output())(p, "go env")
 	standard := filepath.Join(strings.TrimSpace(string(out)), "src", "time")
-	source, err := os.ReadFile(filepath.Join(standard, "time.go"))
-	if err != nil {
-		return "", err
-	}
+	source := harness.Need(os.ReadFile(filepath.Join(standard, "time.go")))(p, "reading package time")
 	if strings.Count(string(source), clockCall) != 1 {
-		return "", fmt.Errorf("%s is not what it was: see skewed", filepath.Join(standard, "time.go"))
+		p.Fatalf("%s is not what it was: see skewed", filepath.Join(standard, "time.go"))
 	}
+	p.Must(os.MkdirAll(dir, 0o755), "making "+dir)
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for name, text := range map[string]string{
 		"time.go":       strings.Replace(string(source), clockCall, clockSkew, 1),
 		"chaosclock.go": clockFile,
 	} {
 		overlay.Replace[filepath.Join(standard, name)] = filepath.Join(dir, name)
-		if err := write(filepath.Join(dir, name), []byte(text)); err != nil {
-			return "", err
-		}
+		p.Must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), "writing "+name)
 	}
-	text, err := json.Marshal(overlay)
-	if err != nil {
-		return "", err
-	}
-	file := filepath.Join(dir, "overlay.json")
-	return file, write(file, text)
-}
-
-func write(file string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, data, 0o644)
+	file, text := filepath.Join(dir, "overlay.json"), harness.Need(json.Marshal(overlay))(p, "writing an overlay")
+	p.Must(os.WriteFile(file, text, 0o644), "writing an overlay")
+	return file
 }

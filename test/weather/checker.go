@@ -76,7 +76,7 @@ func (c *checker) run(ctx context.Context) {
 }
 
 func (c *checker) follow(ctx context.Context) error {
-	volumes := c.Client.CoreV1().PersistentVolumes()
+	volumes := c.Volumes()
 	all, err := volumes.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -285,7 +285,7 @@ func (c *checker) unsettled(ctx context.Context) *harness.Findings {
 	if f.Blame(harness.Unsettled, err) {
 		return f
 	}
-	volumes, err := c.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	volumes, err := c.Volumes().List(ctx, metav1.ListOptions{})
 	if f.Blame(harness.Unsettled, err) {
 		return f
 	}
@@ -309,11 +309,15 @@ func (c *checker) unsettled(ctx context.Context) *harness.Findings {
 
 // claims are all that there are.
 func (c *checker) claims(ctx context.Context) ([]corev1.PersistentVolumeClaim, error) {
-	all, err := c.Client.CoreV1().PersistentVolumeClaims(c.Namespace).List(ctx, metav1.ListOptions{})
+	all, err := c.Claims().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	return all.Items, nil
+}
+
+func (c *checker) mustClaims(ctx context.Context) []corev1.PersistentVolumeClaim {
+	return harness.Need(c.claims(ctx))(c, "listing claims")
 }
 
 // data looks for what was written.
@@ -413,8 +417,7 @@ func there(path string) bool {
 // orphans are the directories with data of volumes that no claim has.
 func (c *checker) orphans(ctx context.Context) (kept []place) {
 	want := map[string]bool{}
-	claims := harness.Need(c.claims(ctx))(c, "listing claims")
-	for _, claim := range claims {
+	for _, claim := range c.mustClaims(ctx) {
 		want["pvc-"+string(claim.UID)] = true
 	}
 	c.mu.Lock()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // kind is what a request is to a fault.
@@ -283,11 +285,4 @@ func (s *injector) within(limit time.Duration) time.Duration {
 const longest = 2 * time.Second
 
 // delay waits for a random time, up to longest.
-func (s *injector) delay(ctx context.Context) {
-	timer := time.NewTimer(s.within(longest))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
+func (s *injector) delay(ctx context.Context) { harness.Pass(ctx, s.within(longest)) }

@@ -276,15 +276,10 @@ type placeWatcher struct {
 type directory struct{ place, name string }
 
 // watchPlaces begins to watch places. What is there already does not count.
-func watchPlaces(places ...spot) (*placeWatcher, error) {
+func watchPlaces(t hosttest.T, places ...spot) *placeWatcher {
 	w := &placeWatcher{watched: map[int32]directory{}, seen: map[string][]string{}, done: make(chan struct{})}
-	var err error
-	if w.fd, err = unix.InotifyInit1(unix.IN_CLOEXEC); err != nil {
-		return nil, err
-	}
-	if err := unix.Pipe2(w.wake[:], unix.O_CLOEXEC); err != nil {
-		return nil, err
-	}
+	w.fd = hosttest.Need(unix.InotifyInit1(unix.IN_CLOEXEC))(t)
+	hosttest.Check(t, unix.Pipe2(w.wake[:], unix.O_CLOEXEC))
 	for _, p := range places {
 		all := map[string]string{"": ".", "ours/": hostcheck.PrivateDir}
 		for _, d := range pool.Directories {
@@ -294,13 +289,13 @@ func watchPlaces(places ...spot) (*placeWatcher, error) {
 			// The dot at the end: the magic link itself is no directory to inotify.
 			id, err := unix.InotifyAddWatch(w.fd, p.path(dir)+"/.", writes)
 			if err != nil {
-				return nil, fmt.Errorf("watching %s of %s: %w", dir, p.name, err)
+				t.Fatalf("watching %s of %s: %v", dir, p.name, err)
 			}
 			w.watched[int32(id)] = directory{p.name, name}
 		}
 	}
 	go w.listen()
-	return w, nil
+	return w
 }
 
 func (w *placeWatcher) listen() {

@@ -82,9 +82,7 @@ const fairWeather = "fair"
 // play goes through the phases, the fair one first.
 func (e *chaos) play(ctx context.Context) {
 	if e.plays(ahead) || e.plays(behind) { // not within them: it takes its time
-		var err error
-		e.skewed, err = skewed(e.Cluster.Dir())
-		e.Must(err, "building the daemon with another clock")
+		e.skewed = skewed(e.Program, e.Cluster.Dir())
 	}
 	e.fill(ctx)
 	for _, p := range append([]phase{{name: fairWeather, play: (*chaos).fine}}, phases...) {
@@ -132,14 +130,8 @@ func (e *chaos) one(ctx context.Context, p phase) row {
 
 // underLoad does something while claims come and go. Both counts begin with it.
 func (e *chaos) underLoad(ctx context.Context, during func()) {
-	loaded, end := context.WithCancel(ctx)
-	ended := make(chan struct{})
 	e.faults.reset()
-	e.load.ResetCount()
-	go func() { e.load.RunPaced(loaded, e.rate); close(ended) }()
-	during()
-	end()
-	<-ended
+	e.load.During(ctx, e.rate, during)
 }
 
 // fill makes as many claims as there are at once, so that from now on one goes for each that comes.
@@ -202,21 +194,13 @@ func tries(within time.Duration) float64 {
 	return n
 }
 
-// pass lets time pass: the phase is this long, not that something is ready.
-func (e *chaos) pass(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // until waits for what a phase has to have seen: it has a shortest time, and as long as a slow
 // machine needs beyond it. What does not come is told in the end, by weigh.
 func (e *chaos) until(ctx context.Context, is func() bool) {
 	ctx, cancel := context.WithTimeout(ctx, harness.Timeout)
 	defer cancel()
 	for !is() && ctx.Err() == nil {
-		e.pass(ctx, 20*time.Millisecond)
+		harness.Pass(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -242,23 +226,23 @@ func uids(claims map[string]string) map[string]bool {
 
 // fine is the phase without faults, for so many claims as come in its time on an idle machine.
 func (e *chaos) fine(ctx context.Context) {
-	e.pass(ctx, e.time)
+	harness.Pass(ctx, e.time)
 	enough := int(e.time.Seconds()) * e.rate / 2
 	e.until(ctx, func() bool { return e.created() >= enough })
 }
 
 func (e *chaos) miserable(ctx context.Context) {
 	e.faults.set(misery)
-	e.pass(ctx, 2*e.time)
+	harness.Pass(ctx, 2*e.time)
 	e.until(ctx, e.faults.saw(everyFault))
 }
 
 func (e *chaos) refused(ctx context.Context) {
 	e.faults.set(refusing)
-	e.pass(ctx, e.time/2)
+	harness.Pass(ctx, e.time/2)
 	e.until(ctx, e.faults.saw(refusals))
 	e.faults.set(dark)
-	e.pass(ctx, e.time/2)
+	harness.Pass(ctx, e.time/2)
 	e.until(ctx, e.faults.saw([]fault{cutBefore}))
 }
 
@@ -272,7 +256,7 @@ func (e *chaos) killed(ctx context.Context) {
 func (e *chaos) die(ctx context.Context, meanwhile func() error) {
 	e.Must(e.Cluster.Kill(), "killing the control plane")
 	e.Must(meanwhile(), "at its data")
-	e.pass(ctx, e.time/2)
+	harness.Pass(ctx, e.time/2)
 	e.until(ctx, e.faults.saw([]fault{away}))
 	e.Must(e.Cluster.Restart(ctx), "starting the control plane again")
 }
@@ -283,7 +267,7 @@ func (e *chaos) etcd() string { return filepath.Join(e.Cluster.Dir(), "etcd") }
 func (e *chaos) apart(ctx context.Context, by time.Duration) {
 	e.recast(ctx, e.skewed, fmt.Sprintf("%s=%d", clockEnv, int(by.Seconds())))
 	e.faults.set(misery)
-	e.pass(ctx, e.time)
+	harness.Pass(ctx, e.time)
 	e.until(ctx, e.faults.saw([]fault{conflict}))
 	e.mustBeApart(by)
 	e.faults.set(fair)
@@ -312,9 +296,9 @@ func (e *chaos) mustBeApart(by time.Duration) {
 // silent lets all watches die without closing, when each has brought a bookmark: one comes a
 // minute. A watch that dies before is given up after its time, within kube.StaleAfter.
 func (e *chaos) silent(ctx context.Context) {
-	e.pass(ctx, 75*time.Second)
+	harness.Pass(ctx, 75*time.Second)
 	e.faults.silence()
-	e.pass(ctx, min(e.time, 20*time.Second))
+	harness.Pass(ctx, min(e.time, 20*time.Second))
 }
 
 func copyTree(from, to string) error {
@@ -358,11 +342,11 @@ func (e *chaos) indexed(ctx context.Context) {
 	} {
 		e.logged(ctx, byLabel, i+1)
 		e.logged(ctx, keptByLabel, i+1)
-		e.pass(ctx, time.Second)
+		harness.Pass(ctx, time.Second)
 		e.faults.set(misery)
 		e.Must(end(claimindex.Name), "ending the index")
 		e.Must(end(claimindex.VolumesName), "ending the index of volumes")
-		e.pass(ctx, e.time/6)
+		harness.Pass(ctx, e.time/6)
 		if i == 1 {
 			e.remove(ctx)
 		}

@@ -4,19 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
 	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"time"
@@ -27,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // proxy stands between the daemon and the API server. It ends the daemon's TLS with a certificate
@@ -36,43 +34,33 @@ type proxy struct {
 	ca       []byte // PEM, of its own certificate
 	target   *url.URL
 	upstream http.RoundTripper
-	server   *http.Server
+	server   *httptest.Server
 	faults   *injector
 }
 
 // newProxy listens on loopback and passes on to the server of config.
-func newProxy(config *rest.Config, s *injector) (*proxy, error) {
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		return nil, err
-	}
+func newProxy(t hosttest.T, config *rest.Config, s *injector) *proxy {
+	target := hosttest.Need(url.Parse(config.Host))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(config.CAData)
-	certificate, ca, err := selfSigned()
-	if err != nil {
-		return nil, err
+	p := &proxy{target: target, faults: s, upstream: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true,
+		DisableCompression: true, // what is compressed stays so
+	}}
+	p.server = httptest.NewUnstartedServer(p)
+	p.server.EnableHTTP2 = true
+	p.server.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, wire{}, c)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	p := &proxy{
-		address: "https://" + listener.Addr().String(), ca: ca, target: target, faults: s,
-		upstream: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true,
-			DisableCompression: true, // what is compressed stays so
-		},
-	}
-	p.server = &http.Server{
-		Handler: p, TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}},
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, wire{}, c) },
-		ErrorLog:    log.New(io.Discard, "", 0), // broken connections are what it is for
-	}
-	go func() { _ = p.server.ServeTLS(listener, "", "") }()
-	return p, nil
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // broken connections are what it is for
+	p.server.StartTLS()                                   // its certificate is valid for any clock
+	p.address = p.server.URL
+	p.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+	return p
 }
 
-func (p *proxy) close() { _ = p.server.Close() }
+// close does not wait for the requests and watches that there are.
+func (p *proxy) close() { _ = p.server.Config.Close() }
 
 // wire is the key of a request's connection in its context.
 type wire struct{}
@@ -83,29 +71,6 @@ func cut(r *http.Request) {
 		_ = c.Close()
 	}
 	panic(http.ErrAbortHandler)
-}
-
-// selfSigned makes a certificate for loopback that is its own authority. It is valid for a clock
-// that is an hour off.
-func selfSigned() (tls.Certificate, []byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "chaos"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(48 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
 // ServeHTTP draws a fault for a request, and serves it accordingly.

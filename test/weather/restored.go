@@ -28,7 +28,7 @@ func (e *chaos) restored(ctx context.Context) {
 	if _, err := os.Stat(e.etcd() + "-earlier"); err != nil {
 		e.killed(ctx) // that phase was not played
 	}
-	e.pass(ctx, e.time/2)
+	harness.Pass(ctx, e.time/2)
 	e.until(ctx, func() bool {
 		return e.checker.fresh(e.earlier) >= enough && e.checker.withoutDirectory(e.earlier) >= enough
 	})
@@ -39,7 +39,7 @@ func (e *chaos) restored(ctx context.Context) {
 		}
 		return copyTree(e.etcd()+"-earlier", e.etcd())
 	})
-	claims := e.list(ctx)
+	claims := e.checker.mustClaims(ctx)
 	e.checker.newEpoch(claims)
 	e.checker.beLenient(true)
 	e.load.Adopt(claims)
@@ -75,12 +75,6 @@ func (e *chaos) lease(ctx context.Context) string {
 	return lease.ResourceVersion
 }
 
-func (e *chaos) list(ctx context.Context) []corev1.PersistentVolumeClaim {
-	claims, err := e.Client.CoreV1().PersistentVolumeClaims(e.Namespace).List(ctx, metav1.ListOptions{})
-	e.Must(err, "listing claims")
-	return claims.Items
-}
-
 // afterRestore starts the daemon again, which then goes through its records, and deletes the claims
 // that came back: they must go, though their directories are gone.
 func (e *chaos) afterRestore(ctx context.Context, r *row) {
@@ -88,7 +82,7 @@ func (e *chaos) afterRestore(ctx context.Context, r *row) {
 	before := e.checker.orphans(ctx)
 	e.Must(e.Stop(), "stopping the daemon")
 	e.Must(e.Run(ctx), "starting the daemon again")
-	for _, claim := range e.list(ctx) {
+	for _, claim := range e.checker.mustClaims(ctx) {
 		if e.load.Doomed(string(claim.UID)) {
 			e.back++
 			_ = e.load.Delete(ctx, claim.Name)
@@ -107,19 +101,24 @@ func (e *chaos) afterRestore(ctx context.Context, r *row) {
 	if e.kept == 0 || e.back == 0 {
 		r.found.Fault(harness.NothingProven, "restored: %d orphans, %d claims came back", e.kept, e.back)
 	}
-	var untold []place
-	e.until(ctx, func() bool { // one after the other is looked for at the API server
+	// One after the other is looked for at the API server.
+	e.awaitTold(ctx, r, "is kept without a claim", func() []place {
 		var logs []string
 		for _, s := range e.checker.storages {
 			logs = append(logs, s.Log())
 		}
-		untold = slices.DeleteFunc(slices.Clone(orphans), func(at place) bool {
+		return slices.DeleteFunc(slices.Clone(orphans), func(at place) bool {
 			return told(logs[at.storage], at.pv, plan.ReasonOrphaned)
 		})
-		return len(untold) == 0
 	})
-	for _, at := range untold {
-		r.found.Fault(harness.Unsettled, "%s is kept without a claim, and nothing says so", at.pv)
+}
+
+// awaitTold waits until the daemon has said what became of each volume.
+func (e *chaos) awaitTold(ctx context.Context, r *row, what string, untold func() []place) {
+	var left []place
+	e.until(ctx, func() bool { left = untold(); return len(left) == 0 })
+	for _, at := range left {
+		r.found.Fault(harness.Unsettled, "%s %s, and nothing says so", at.pv, what)
 	}
 }
 
@@ -135,10 +134,8 @@ func (e *chaos) toldOfLost(ctx context.Context, r *row) {
 	if e.scope == plan.ScopeEveryNode {
 		reason = plan.ReasonPartRemoved
 	}
-	var untold []place
-	e.until(ctx, func() bool {
-		untold = nil
-		claims := e.list(ctx)
+	e.awaitTold(ctx, r, "has lost its directory", func() (untold []place) {
+		claims := e.checker.mustClaims(ctx)
 		for i, s := range e.checker.storages {
 			log := s.Log()
 			for _, claim := range claims {
@@ -148,9 +145,6 @@ func (e *chaos) toldOfLost(ctx context.Context, r *row) {
 				}
 			}
 		}
-		return len(untold) == 0
+		return untold
 	})
-	for _, at := range untold {
-		r.found.Fault(harness.Unsettled, "the directory of %s is gone, and nothing says so", at.pv)
-	}
 }

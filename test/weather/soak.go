@@ -108,14 +108,14 @@ func (s *soak) use(ctx context.Context, pv *corev1.PersistentVolume) {
 	claim := s.claim(pv.Spec.ClaimRef.Name)
 	claim.UID, claim.Spec.VolumeName = pv.Spec.ClaimRef.UID, pv.Name
 	s.Blame(harness.Unsettled, harness.Patiently(func() error {
-		_, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).Update(ctx, claim, metav1.UpdateOptions{})
+		_, err := s.Claims().Update(ctx, claim, metav1.UpdateOptions{})
 		return err
 	}))
 	s.Blame(harness.Unsettled, s.load.End(ctx, claim.Name))
 	released := pv.DeepCopy()
 	released.Status.Phase, released.ResourceVersion = corev1.VolumeReleased, ""
 	s.Blame(harness.Unsettled, harness.Patiently(func() error {
-		_, err := s.Client.CoreV1().PersistentVolumes().UpdateStatus(ctx, released, metav1.UpdateOptions{})
+		_, err := s.Volumes().UpdateStatus(ctx, released, metav1.UpdateOptions{})
 		return err
 	}))
 }
@@ -168,7 +168,7 @@ func (s *soak) round(ctx context.Context, n, done int) sample {
 	}
 	took := time.Since(begin)
 	s.Must(harness.WaitDisk(s.Soon(), s.storage.Path()), "waiting for an empty pool")
-	m := harness.Need(s.sample(ctx))(s, "measuring the daemon")
+	m := s.sample(ctx)
 	m.claims, m.rate = done, float64(n)/took.Seconds()
 	fmt.Println(m)
 	return m
@@ -238,11 +238,9 @@ const collections = 4
 
 // sample measures the daemon from outside, by /proc and its metrics, once it is quiet. What a look
 // at the pool opens and starts is gone in the next moment; what leaked is not.
-func (s *soak) sample(ctx context.Context) (m sample, err error) {
+func (s *soak) sample(ctx context.Context) (m sample) {
 	pid := s.Daemon.PID()
-	if err := quiet(ctx, pid); err != nil {
-		return m, err
-	}
+	s.quiet(ctx, pid)
 	least := func(was, is int) int {
 		if was == 0 {
 			return is
@@ -250,40 +248,32 @@ func (s *soak) sample(ctx context.Context) (m sample, err error) {
 		return min(was, is)
 	}
 	for begin, now := -1, 0; now < begin+collections || begin < 0; {
-		page, err := s.Metrics()
-		if err != nil {
-			return m, err
-		}
+		page := harness.Need(s.Metrics())(s, "reading the daemon's metrics")
 		if now = int(page["go_gc_duration_seconds_count"]); begin < 0 {
 			begin = now
 		}
-		fds, err := process.Descriptors(pid)
-		if err != nil {
-			return m, err
-		}
+		fds := harness.Need(process.Descriptors(pid))(s, "reading the daemon's descriptors")
 		m.heap = least(m.heap, int(page["go_memstats_alloc_bytes"])/1024)
 		m.goroutines, m.fds = least(m.goroutines, int(page["go_goroutines"])), least(m.fds, fds)
 	}
-	status, err := process.Status(pid)
+	status := harness.Need(process.Status(pid))(s, "reading the daemon's status")
 	m.rss, m.threads = status["VmRSS"], status["Threads"]
-	return m, err
+	return m
 }
 
 // quiet waits for a second in which the daemon used at most 10 ms of processor time: its events are
 // written then, and its trash is empty.
-func quiet(ctx context.Context, pid int) error {
+func (s *soak) quiet(ctx context.Context, pid int) {
 	ctx, cancel := context.WithTimeout(ctx, stuck)
 	defer cancel()
-	for last := -time.Second; ; {
-		now, err := process.CPUTime(pid)
-		if err != nil || now-last <= 10*time.Millisecond {
-			return err
+	for last := -time.Second; ; harness.Pass(ctx, time.Second) {
+		now := harness.Need(process.CPUTime(pid))(s, "reading the daemon's processor time")
+		switch {
+		case now-last <= 10*time.Millisecond:
+			return
+		case ctx.Err() != nil:
+			s.Fatal("the daemon does not come to rest")
 		}
 		last = now
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the daemon does not come to rest: %w", ctx.Err())
-		case <-time.After(time.Second):
-		}
 	}
 }

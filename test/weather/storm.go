@@ -136,7 +136,7 @@ func countReasons(log string) map[string]int {
 // play is the second part: mounts that change under claims that come and go, and what is left of
 // them.
 func (s *storm) play(ctx context.Context) {
-	watcher := harness.Need(watchPlaces(s.wrong()...))(s, "watching the wrong places")
+	watcher := watchPlaces(s, s.wrong()...)
 	watching, enough := context.WithCancel(ctx)
 	defer enough()
 	go s.checker.run(watching)
@@ -167,7 +167,7 @@ func (s *storm) full(ctx context.Context) func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(looked) > 100*time.Millisecond {
-			all, err := s.Client.CoreV1().PersistentVolumeClaims(s.Namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+			all, err := s.Claims().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 			if err == nil {
 				n = len(all.Items)
 			}

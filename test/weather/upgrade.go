@@ -104,7 +104,7 @@ func buildUpgrade(ctx context.Context, p *harness.Program, o upgradeOptions) *up
 	e.audit, args, err = harness.NewAuditLog(hosttest.Dir(p), harness.AuditOfDaemons)
 	p.Must(err, "writing an audit policy")
 	e.args = append(args, "--etcd="+startEtcd(p), "--kcm-flag=--pvclaimbinder-sync-period=2s")
-	e.balancer = harness.Need(newBalancer())(p, "listening")
+	e.balancer = newBalancer(p)
 	p.Cleanup(e.balancer.Close)
 	e.begin(ctx, p, 0)
 	plane := e.plane(ctx, p)
@@ -224,17 +224,14 @@ func (e *upgrade) alternate(ctx context.Context) {
 
 // step does something to the servers while claims come and go, and judges what became of it.
 func (e *upgrade) step(ctx context.Context, change func()) {
-	loaded, end := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	e.load.ResetCount()
-	go func() { e.load.RunPaced(loaded, e.rate); close(ended) }()
-	began := time.Now()
-	change()
-	changed := time.Since(began)
-	e.pass(ctx, e.time)
-	end()
-	<-ended
-	claims := harness.Need(e.checker.claims(ctx))(e, "listing claims")
+	var changed time.Duration
+	e.load.During(ctx, e.rate, func() {
+		began := time.Now()
+		change()
+		changed = time.Since(began)
+		harness.Pass(ctx, e.time)
+	})
+	claims := e.checker.mustClaims(ctx)
 	e.load.Adopt(claims)
 	name := e.versions()
 	found, settled := e.checker.settle(ctx, harness.Timeout)
@@ -246,13 +243,6 @@ func (e *upgrade) step(ctx context.Context, change func()) {
 	warnings, requests := e.settled(ctx, name)
 	fmt.Printf("  %-24s %7.1fs %8d %8d %8.1fs %9d  %s\n", name, changed.Seconds(), made, deleted,
 		settled.Seconds(), warnings, requests)
-}
-
-func (e *upgrade) pass(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // versions are those that serve, as they say it themselves.
@@ -298,7 +288,7 @@ func (e *upgrade) settled(
 		e.Fault(harness.NothingProven, "%s: the API server logged no request of the daemon", name)
 	}
 	e.troubles() // of the last tries
-	e.pass(ctx, e.quiet)
+	harness.Pass(ctx, e.quiet)
 	byNode = harness.Need(e.audit.Settle(ctx, time.Second, time.Second))(e, "reading the audit log")
 	requests = harness.SumRequests(byNode)
 	for request, n := range requests {

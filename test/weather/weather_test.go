@@ -36,7 +36,7 @@ func TestPlacesAreWatchedUnderAMount(t *testing.T) {
 	}
 	hosttest.Mkfs(t, "ext4", 16).Mount(t, dir)
 	for _, write := range []bool{false, true} {
-		w := hosttest.Need(watchPlaces(bare))(t)
+		w := watchPlaces(t, bare)
 		var want []string
 		if write {
 			name := bare.path(hostcheck.PrivateDir, "volumes", "x")
@@ -108,7 +108,7 @@ func (s *server) through(t *testing.T, rates faultRates) (kubernetes.Interface, 
 	t.Helper()
 	faults := newInjector(1)
 	faults.set(rates)
-	p := hosttest.Need(newProxy(&rest.Config{Host: s.URL}, faults))(t)
+	p := newProxy(t, &rest.Config{Host: s.URL}, faults)
 	t.Cleanup(p.close)
 	p.upstream.(*http.Transport).TLSClientConfig.RootCAs = s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	client, err := kubernetes.NewForConfig(&rest.Config{

@@ -53,6 +53,20 @@ func child(dir string) int {
 	return 0
 }
 
+// watchedChild is the child, with a killer that watches it in a pool.
+func watchedChild(t *testing.T, s Scope) (k *Killer, pool string, cmd *exec.Cmd) {
+	t.Helper()
+	s.Pool = t.TempDir()
+	k, err := New(filepath.Join(t.TempDir(), "s"), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close() })
+	cmd = exec.Command("/proc/self/exe", "run")
+	cmd.Env = append(os.Environ(), append(k.Env("/proc/self/exe"), childEnv+"="+s.Pool)...)
+	return k, s.Pool, cmd
+}
+
 // Killed at a point, the child has done all that is before it, and not the call itself.
 func TestKiller(t *testing.T) {
 	for _, c := range []struct {
@@ -64,14 +78,8 @@ func TestKiller(t *testing.T) {
 		{"rename pool/a to pool/b #1", []string{"a"}},
 		{"mkdir pool/c #1", []string{"b"}},
 	} {
-		pool := t.TempDir()
-		k, err := New(filepath.Join(t.TempDir(), "s"), Scope{Pool: pool})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k, pool, cmd := watchedChild(t, Scope{})
 		hit := k.Arm(c.point, 0)
-		cmd := exec.Command("/proc/self/exe", "run")
-		cmd.Env = append(os.Environ(), append(k.Env("/proc/self/exe"), childEnv+"="+pool)...)
 		timer := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
 		out, err := cmd.CombinedOutput()
 		timer.Stop()
@@ -133,15 +141,8 @@ func TestNames(t *testing.T) {
 // A message on a pair of sockets is a point where such count, and elsewhere none.
 func TestLocal(t *testing.T) {
 	for _, local := range []bool{true, false} {
-		pool := t.TempDir()
-		k, err := New(filepath.Join(t.TempDir(), "s"), Scope{Pool: pool, Local: local})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer k.Close()
+		k, pool, cmd := watchedChild(t, Scope{Local: local})
 		k.Arm(Message+" #1", 0)
-		cmd := exec.Command("/proc/self/exe", "run")
-		cmd.Env = append(os.Environ(), append(k.Env("/proc/self/exe"), childEnv+"="+pool)...)
 		killed := cmd.Run() != nil
 		if _, err := os.Stat(filepath.Join(pool, "told")); killed != local || (err != nil) != local {
 			t.Errorf("local %t: killed %t, %v", local, killed, err)
@@ -151,12 +152,7 @@ func TestLocal(t *testing.T) {
 
 // A call that is held was not begun, and is made when it is let go.
 func TestHold(t *testing.T) {
-	pool := t.TempDir()
-	k, err := New(filepath.Join(t.TempDir(), "s"), Scope{Pool: pool})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.Close()
+	k, pool, cmd := watchedChild(t, Scope{})
 	held, release := make(chan struct{}), make(chan struct{})
 	k.Hold(func(point string) <-chan struct{} {
 		if point != "rename pool/a to pool/b" {
@@ -165,8 +161,6 @@ func TestHold(t *testing.T) {
 		close(held)
 		return release
 	})
-	cmd := exec.Command("/proc/self/exe", "run")
-	cmd.Env = append(os.Environ(), append(k.Env("/proc/self/exe"), childEnv+"="+pool)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
