@@ -34,6 +34,9 @@ func (p *program) generatorCommand() *cobra.Command {
 			}
 			cfg, err := config.Load(p.config, p.stateDir, p.runtimeDir)
 			if err != nil {
+				if wrong, is := errors.AsType[config.Errors](err); is && wrong.NoPool() {
+					err = nil // not configured yet
+				}
 				return errors.Join(err, p.keptDropIns(args[0]))
 			}
 			return errors.Join(p.writeDropIns(args[0], cfg),

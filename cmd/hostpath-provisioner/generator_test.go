@@ -122,6 +122,10 @@ func TestGeneratorWithout(t *testing.T) {
 	if got := h.call("generator", h.path("normal")); !strings.Contains(got, "want [pool.NAME]") || !strings.HasSuffix(got, "exit 2\n") {
 		t.Error(got)
 	}
+	h.must(os.WriteFile(h.path("config.toml"), []byte("metrics = \"\"\n"), 0o600))
+	if all := generated(t, h); len(all) != 0 {
+		t.Errorf("without a pool: %q", all)
+	}
 	h.must(os.Remove(h.path("config.toml")))
 	if all := generated(t, h); len(all) != 0 {
 		t.Errorf("without a configuration: %q", all)

@@ -186,7 +186,7 @@ func (l *loader) finish() {
 		l.config.Pools = append(l.config.Pools, l.pools[name].Pool)
 	}
 	if len(l.pools) == 0 && !l.partial && !l.noTable {
-		l.refuse(l.whole("pool"), "no pool is configured")
+		l.refuse(l.whole("pool"), noPool)
 	}
 	l.checkOwn()
 	l.checkOverlaps()
@@ -237,6 +237,11 @@ func (e Errors) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+const noPool = "no pool is configured"
+
+// NoPool reports whether nothing else is wrong: so is the file that an installation makes.
+func (e Errors) NoPool() bool { return len(e) == 1 && e[0].Text == noPool }
 
 // Untrusted reports whether one is that others can write what root's commands believe.
 func (e Errors) Untrusted() bool {

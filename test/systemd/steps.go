@@ -86,6 +86,7 @@ func install(e *environment) {
 	ours, _, _ := strings.Cut(said, "\nProcessing triggers for ")
 	e.sample(ours, "install.md", "Debian and Ubuntu", 0)
 	e.says(said, "/etc/systemd/system/hostpath-provisioner.service comes before the unit", "chcon")
+	e.is(journal+"-b | grep hostpath-provisioner-generator || true", "")
 	e.docs("install.md", "An old unit of the same name")
 	enabled := service + " " + service + "-check " + service + "-metrics.socket " + driver + ".socket "
 	static := looks + ".socket " + looks + " " + driver
