@@ -59,7 +59,7 @@ func confinement(o Options, cfg config.Config) confine.Rules {
 		Abstract: strings.HasPrefix(os.Getenv("NOTIFY_SOCKET"), "@"),
 		// Without the capability another process is asked (package mountpoint).
 		LookUnder: mounts.Permitted(),
-		Label:     selinux.Enabled(),
+		Label:     selinux.Mounted(), // Enabled comes after Landlock
 	}
 	for _, p := range cfg.Pools {
 		r.Work = append(r.Work, workIn(p))

@@ -84,9 +84,7 @@ func Run(ctx context.Context, o Options) error {
 	defer d.end(nil)
 	d.unit, d.host = OwnUnit("/"), ownership.ReadHost(os.DirFS("/"))
 	d.confine(cfg)
-	// Not before: go-selinux keeps a procfs of its own where it may make one (fsopen,
-	// CAP_SYS_ADMIN), and Landlock's rule for this process's directory is of the procfs in /proc.
-	// Then no label could be set for new files.
+	// Not before, or no label could be set for new files: see selinux.Mounted.
 	d.warn(hostcheck.CheckSELinux(selinux.Mode(), !selinux.Lacks(selinux.PoolType)))
 	if err := d.run(ctx, cfg); err != nil {
 		return err

@@ -9,10 +9,12 @@
 package selinux
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
 	lib "github.com/opencontainers/selinux/go-selinux"
+	"golang.org/x/sys/unix"
 )
 
 // DefaultType is the type that container_t may read and write (container-selinux, container.te).
@@ -21,11 +23,23 @@ const DefaultType = "container_file_t"
 // Enabled reports whether this kernel enforces or logs by an SELinux policy (selinuxfs is mounted).
 func Enabled() bool { return lib.GetEnabled() }
 
+// Mounted reports whether there is a selinuxfs. Other than Enabled it opens nothing in /proc, of
+// which go-selinux keeps a procfs of its own for good where it may make one (fsopen(2), with
+// CAP_SYS_ADMIN): Landlock's rules, which come later, are not of that one.
+func Mounted() bool {
+	var st unix.Statfs_t
+	return unix.Statfs("/sys/fs/selinux", &st) == nil && st.Type == unix.SELINUX_MAGIC
+}
+
+// ErrBirthLabel: the kernel, or what confines this process, refuses the label for new files.
+var ErrBirthLabel = errors.New("the label of new files cannot be set to")
+
 // CreatedAs calls fn, and everything that fn creates on its own goroutine has the label. Without
 // SELinux, or with an empty label, fn is simply called. The label belongs to the thread
 // (/proc/thread-self/attr/fscreate), so fn must not start goroutines that create files.
 //
-// A label that the policy does not know is an error of the kernel's (EINVAL), and fn is not called.
+// Where the label is refused the error is ErrBirthLabel, and fn is not called: with EINVAL the
+// policy does not know it.
 func CreatedAs(label string, fn func() error) error {
 	if label == "" || !Enabled() {
 		return fn()
@@ -51,7 +65,7 @@ func createdAs(set func(label string) error, label string, fn func() error) erro
 
 func labelled(set func(label string) error, label string, fn func() error) (err error, clean bool) {
 	if err := set(label); err != nil {
-		return fmt.Errorf("label %q for new files: %w", label, err), false
+		return fmt.Errorf("%w %q: %w", ErrBirthLabel, label, err), false
 	}
 	err = fn()
 	return err, set("") == nil

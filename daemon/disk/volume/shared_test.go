@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/spec/record"
+	"github.com/hostpath-provisioner/hostpath-provisioner/selinux"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hungfs"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
@@ -376,6 +377,10 @@ func TestSquashed(t *testing.T) {
 	// A server refuses any other user's process for what that is.
 	if err := refusal(1000); !errors.Is(err, ErrNotRoot) || errors.Is(err, ErrSquashed) {
 		t.Errorf("to a process that is not root: %v", err)
+	}
+	label := fmt.Errorf("%w %q: %w", selinux.ErrBirthLabel, "l", unix.EACCES)
+	if err := a.remote(label); err != label {
+		t.Errorf("a label that this host refuses: %v", err)
 	}
 }
 
