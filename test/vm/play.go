@@ -37,7 +37,7 @@ type play struct {
 	say       func(string, ...any)
 	cluster   *cluster.Cluster
 	namespace string
-	claims    int // made so far
+	claims    int // made so far in the chapter: what is recorded of alerts has the names
 	services  int // started for one command
 	machine   *machine
 	name      string // of the chapter
@@ -90,7 +90,7 @@ func (p *play) startCluster() error {
 // newNamespace gives the chapter objects of its own: its namespace is its provisioner's name, too,
 // so that its daemon has nothing to do with what machines of other chapters made.
 func (p *play) newNamespace() (err error) {
-	p.namespace = must(p.cluster.NewNamespace(p.ctx, "vm-"+p.name+"-"))
+	p.namespace, p.claims = must(p.cluster.NewNamespace(p.ctx, "vm-"+p.name+"-")), 0
 	for _, pool := range []string{"fast", "big", "net", "dm"} {
 		class := cluster.StorageClass(p.class(pool), p.namespace, storagev1.VolumeBindingImmediate)
 		class.Parameters = map[string]string{"pool": pool}
