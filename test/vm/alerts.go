@@ -28,7 +28,7 @@ filesystem = "ext4"
 default = true
 quota = "project"
 quota_ids = [1000, 1009]
-inodes_per_gib = 1048576
+inodes_per_gib = 4194304
 `
 
 // scraped is the address on this host at which the machine's metrics are.
@@ -214,7 +214,7 @@ func (s *scraped) ahead() (string, error) {
 
 // percent removes a volume of many files, and asks meanwhile.
 func (s *scraped) percent() (string, error) {
-	const files, dir = 6000, "/run/pods/fast/many"
+	const files, dir = 30_000, "/run/pods/fast/many" // their removal takes seconds
 	check(s.mounted("fast", dir))
 	claim := fmt.Sprintf("claim-%d", s.claims)
 	must(s.do(fmt.Sprintf("(cd %s && seq %d | xargs touch) && umount %[1]s", dir, files)))
