@@ -28,7 +28,7 @@ filesystem = "ext4"
 default = true
 quota = "project"
 quota_ids = [1000, 1009]
-inodes_per_gib = 4194304
+inodes_per_gib = 1048576
 `
 
 // scraped is the address on this host at which the machine's metrics are.
@@ -54,7 +54,7 @@ func (p *play) alerts() {
 	})
 	dir := "/run/pods/fast/alerts"
 	p.need("a claim of 10 MiB, mounted as kubelet does", func() (string, error) {
-		return "", p.mounted("fast", dir)
+		return "", p.mounted("fast", "10Mi", dir)
 	})
 	p.step("a volume that is nearly full, and full", func() (string, error) { return s.filled(dir) })
 	p.step("the dashboard's panels of quotas", s.panels)
@@ -215,7 +215,7 @@ func (s *scraped) ahead() (string, error) {
 // percent removes a volume of many files, and asks meanwhile.
 func (s *scraped) percent() (string, error) {
 	const files, dir = 30_000, "/run/pods/fast/many" // their removal takes seconds
-	check(s.mounted("fast", dir))
+	check(s.mounted("fast", "40Mi", dir))
 	claim := fmt.Sprintf("claim-%d", s.claims)
 	must(s.do(fmt.Sprintf("(cd %s && seq %d | xargs touch) && umount %[1]s", dir, files)))
 	gone := make(chan error, 1)

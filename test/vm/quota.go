@@ -92,7 +92,7 @@ func ofSize(size string) func(*corev1.PersistentVolumeClaim) {
 func (p *play) limited(pool string) {
 	dir, neighbour := "/run/pods/"+pool+"/volume", "/run/pods/"+pool+"/neighbour"
 	p.need("on "+pool+": two claims of 10 MiB, mounted as kubelet does", func() (string, error) {
-		return "", errors.Join(p.mounted(pool, dir), p.mounted(pool, neighbour))
+		return "", errors.Join(p.mounted(pool, "10Mi", dir), p.mounted(pool, "10Mi", neighbour))
 	})
 	p.step("on "+pool+": df shows the claim's size, and its inodes", func() (string, error) {
 		return p.expect("df -B1 "+dir+" | tail -n 1; df -i "+dir+" | tail -n 1", " 10485760 ", fmt.Sprintf(" %d ", quotaInodes))
@@ -138,9 +138,9 @@ func (p *play) limited(pool string) {
 	})
 }
 
-// mounted makes a claim of 10 MiB and binds its directory where other users than root reach it.
-func (p *play) mounted(pool, at string) error {
-	claim := must(p.claim(pool, ofSize("10Mi")))
+// mounted makes a claim of a size and binds its directory where other users than root reach it.
+func (p *play) mounted(pool, size, at string) error {
+	claim := must(p.claim(pool, ofSize(size)))
 	dir, err := p.waitBound(claim)
 	if err == nil {
 		_, err = p.do("mkdir -p " + at + " && mount --bind " + dir + " " + at)
@@ -259,7 +259,7 @@ func (p *play) applied() {
 func (p *play) reported() {
 	const dir = "/run/pods/big/reported"
 	p.step("a claim whose volume is nearly full has an event, and volumes shows it", func() (string, error) {
-		check(p.mounted("big", dir))
+		check(p.mounted("big", "10Mi", dir))
 		must(p.do(asUser + "dd if=/dev/zero of=" + dir + "/file bs=64k count=150 2>/dev/null"))
 		must(p.machine.until(p.ctx, limit, "journalctl -u hostpath-provisioner -o cat --no-pager | grep \"volume $(basename $(findmnt -n -o FSROOT "+dir+")) takes 9[.][0-9] MiB of 10.0 MiB\""))
 		return p.expect("hostpath-provisioner volumes big", "USED", "9.4 MiB")
