@@ -51,9 +51,7 @@ func environmentOn(t *testing.T, c *cluster.Cluster) *environment {
 func mountPoint(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(hosttest.Dir(t), "pool")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, os.Mkdir(dir, 0o700))
 	hosttest.SetImmutable(t, dir, true)
 	return dir
 }
