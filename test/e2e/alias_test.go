@@ -37,7 +37,7 @@ func TestAliasClasses(t *testing.T) {
 		{"rancher", "rancher.io/local-path", fixture.Parameters("nodePath", h.mount), peerNamed("rancher").directory, map[string]string{"local.path.provisioner/selected-node": h.node}},
 	} {
 		t.Run(c.system, func(t *testing.T) {
-			class := w.classOf(w.Namespace+"-"+c.system, c.provisioner, wait, c.params)
+			class := w.ClassOf(c.provisioner, c.system, wait, c.params)
 			w.claim(c.system, class, "1Mi", annotate(provisionOnNode, h.node))
 			w.claim(c.system+"-back", class, "1Mi", annotate(provisionOnNode, h.node))
 			pv, back := w.Bound(c.system), w.Bound(c.system+"-back")
@@ -86,7 +86,7 @@ func TestAliasRefusals(t *testing.T) {
 		"pattern": {"rancher.io/local-path", []string{"pathPattern", "{{ .PVC.Name }}"}, "BadParameter", `parameter "pathPattern" of rancher`},
 		"unknown": {"hostpath", []string{"pvdir", h.mount}, "UnknownParameter", `unknown parameter "pvdir"`},
 	} {
-		claim := w.claim(name, w.classOf(w.Namespace+"-"+name, c.provisioner, wait, fixture.Parameters(c.params...)), "1Mi", annotate(provisionOnNode, h.node))
+		claim := w.claim(name, w.ClassOf(c.provisioner, name, wait, fixture.Parameters(c.params...)), "1Mi", annotate(provisionOnNode, h.node))
 		w.refused(claim, c.reason, c.says)
 	}
 	h.wantTree()
@@ -101,7 +101,7 @@ func TestSingleNode(t *testing.T) {
 	h := w.newHost("a", "[pool.plain]\npath = \""+dir+"\"\nrequire_mount = false\nreserve = \"1Ti\"\nreclaim_policy = \"Retain\"").aliased("hostpath")
 	h.call("prepare", "plain").Ends(0)
 	h.run()
-	class := w.classOf(w.Namespace+"-plain", "hostpath", immediate, fixture.Parameters("pool", "plain"))
+	class := w.ClassOf("hostpath", "plain", immediate, fixture.Parameters("pool", "plain"))
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
 	w.refused(claim, "PoolClosed", "reserve")
 	h.edit(`reserve = "1Ti"`, `reserve = "1Mi"`)

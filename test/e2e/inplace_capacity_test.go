@@ -22,7 +22,7 @@ func (w *environment) capacityInPlaceOfADriver() {
 		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, StorageCapacity: &no},
 	})
 	w.mayWriteDriver(csiDriver)
-	own, class := w.Class("own", wait), w.classOf(w.Namespace+"-theirs", csiDriver, wait)
+	own, class := w.Class("own", wait), w.ClassOf(csiDriver, "theirs", wait)
 	served := fmt.Sprintf("csi_drivers = [%q]", csiDriver)
 	small := w.newHost("small").aliased(csiDriver).configureFirst(served).run()
 	large := w.newHostOn(hosttest.Mkfs(w, "ext4", 256), "large").aliased(csiDriver).

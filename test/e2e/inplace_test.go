@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -96,9 +96,8 @@ func TestOwnVolumeStays(t *testing.T) {
 	h := w.newHost("a", `source = "csi"`).aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()
 	s := w.nodeService(h.Daemon, w.Provisioner)
 	theirs := h.madeByCSI(csiDriver, "theirs")
-	w.claim("ours", w.Class("k", immediate, func(c *storagev1.StorageClass) {
-		c.Provisioner, c.Parameters = csiDriver, map[string]string{"storagePool": "fast"}
-	}), "10Mi", annotate(provisionOnNode, h.node)) // other tests' daemons serve the driver, too
+	class := w.ClassOf(csiDriver, "k", immediate, fixture.Parameters("storagePool", "fast"))
+	w.claim("ours", class, "10Mi", annotate(provisionOnNode, h.node)) // other tests' daemons serve the driver, too
 	ours := w.Bound("ours")
 	h.adopts()
 	h.adopts("--undo")

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,14 +36,6 @@ func (w *environment) made(c *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 	return need(cluster.WaitFor(w.Soon(), w.pvs(), "pvc-"+string(c.UID), func(*corev1.PersistentVolume) bool { return true }))(w)
 }
 
-// replaceClass puts a class of this provisioner in the place of another one of the same name.
-func (w *environment) replaceClass(name, provisioner string) {
-	w.Helper()
-	classes := w.classes()
-	w.Must(classes.Delete(w.Ctx, name, metav1.DeleteOptions{}))
-	createIn(w, classes, cluster.StorageClass(name, provisioner, wait))
-}
-
 // Where the daemon was told not to act on selected-node, nothing is made before
 // kube-controller-manager asks.
 func TestNothingBeforeItIsAskedFor(t *testing.T) {
@@ -71,11 +62,12 @@ func TestNothingBeforeItIsAskedFor(t *testing.T) {
 func TestSelectedNode(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").run()
-	ours, others, atOnce := w.Class("ours", wait), w.Class("others", wait, func(c *storagev1.StorageClass) { c.Provisioner = "example.com/other" }), w.Class("at-once", immediate)
+	ours, others, atOnce := w.Class("ours", wait), w.ClassOf("example.com/other", "others", wait), w.Class("at-once", immediate)
 	replaced := w.Class("replaced", wait)
 	w.claim("before", replaced, "1Mi", annotate(selectedNode, h.node))
 	before := w.made(w.get("before"))
-	w.replaceClass(replaced, "example.com/other")
+	w.Must(w.classes().Delete(w.Ctx, replaced, metav1.DeleteOptions{}))
+	w.ClassOf("example.com/other", "replaced", wait)
 	w.claim("seen", w.Class("seen", wait), "1Mi", annotate(selectedNode, h.node))
 	seen := w.made(w.get("seen")) // the daemon has seen what became of the class before
 

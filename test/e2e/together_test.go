@@ -28,7 +28,7 @@ func (w *environment) podOn(node, name string, claims ...string) {
 func TestPodThatNamesItsNode(t *testing.T) {
 	w := newEnvironment(t)
 	class, small := w.Class("c", wait), w.Class("small", wait, fixture.Parameters("mode", "700"))
-	alias := w.classOf(w.Namespace+"-alias", w.Namespace+".example/x", wait)
+	alias := w.ClassOf(w.Namespace+".example/x", "alias", wait)
 	h := w.newHost("a").aliased(w.Namespace + ".example/x").run()
 	w.claim("data", class, "1Mi")
 	w.claim("old", alias, "1Mi")
