@@ -265,10 +265,9 @@ func TestFitsOnNoNode(t *testing.T) {
 	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("user", "did not have enough free storage") })
 
 	hosttest.Unmount(t, a.mount)
-	_, err := cluster.WaitFor(w.unhurried(), w.events(), event.Name, func(e *corev1.Event) bool {
+	need(cluster.WaitFor(w.unhurried(), w.events(), event.Name, func(e *corev1.Event) bool {
 		return strings.Contains(e.Message, " nothing can be had on "+a.node+" (NotMounted); open the closed pools, ")
-	})
-	w.Must(err)
+	}))(w)
 	// Node b, which stood still, may tell it of the claim by which it was compared, too.
 	told := listIn(w, w.events(), metav1.ListOptions{
 		FieldSelector: "reason=NoNodeFits,involvedObject.name!=" + largerThanAny})
@@ -398,7 +397,7 @@ func (w *environment) foreignDriver(h *host) string {
 	createIn(w, w.Client().StorageV1().CSIDrivers(), &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign.example"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &yes},
 	})
-	class := w.Class("foreign", wait, func(c *storagev1.StorageClass) { c.Provisioner = "foreign.example" })
+	class := w.ClassOf("foreign.example", "foreign", wait)
 	size := resource.MustParse("100Mi")
 	createIn(w, w.Client().StorageV1().CSIStorageCapacities(w.Namespace), &storagev1.CSIStorageCapacity{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, StorageClassName: class, Capacity: &size, MaximumVolumeSize: &size,

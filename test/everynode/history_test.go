@@ -215,13 +215,12 @@ func copyTree(w *environment, from, to string) {
 // tombstone writes the one of a volume whose data is to go.
 func (w *environment) tombstone(pv string) {
 	w.Helper()
-	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.Ctx, &coordinationv1.Lease{
+	hosttest.Need(w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pv, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"},
 			Annotations: map[string]string{"hostpath-provisioner/claim-uid": strings.TrimPrefix(pv, "pvc-")},
 		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	}, metav1.CreateOptions{}))(w)
 }
 
 // A tombstone that is there already, as its writer leaves it when it dies before the object goes:

@@ -146,8 +146,7 @@ func TestChosenNodeCannot(t *testing.T) {
 	pv := w.claim("data", w.Class("c", wait), "1Mi")
 	pod := w.podOn("first", b, "data")
 	w.Eventually("the claim is given to "+b.node, func() bool {
-		claim, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, "data", metav1.GetOptions{})
-		w.Must(err)
+		claim := hosttest.Need(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, "data", metav1.GetOptions{}))(w)
 		return claim.Annotations["volume.kubernetes.io/selected-node"] == b.node
 	})
 	w.wantVolume(w.Bound("data"))
@@ -258,8 +257,7 @@ func TestKilledInBetween(t *testing.T) {
 	slices.Sort(left)
 	w.onEach(hosts, left...)
 	w.Eventually("the volume objects are those that are claimed", func() bool {
-		list, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"})
-		w.Must(err)
+		list := hosttest.Need(w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"}))(w)
 		var there []string
 		for _, pv := range list.Items {
 			if pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {

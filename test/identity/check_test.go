@@ -279,9 +279,8 @@ func without(resource string) func(*world, *rig.Daemon) func() {
 	return func(w *world, _ *rig.Daemon) func() {
 		w.Helper()
 		roles := w.admin.RbacV1().ClusterRoles()
-		role, err := roles.Get(w.Ctx, "hostpath-provisioner:hostpath-provisioner",
-			metav1.GetOptions{})
-		w.Must(err)
+		role := hosttest.Need(roles.Get(w.Ctx, "hostpath-provisioner:hostpath-provisioner",
+			metav1.GetOptions{}))(w)
 		less := role.DeepCopy()
 		less.Rules = slices.DeleteFunc(less.Rules,
 			func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
@@ -354,9 +353,8 @@ func withOddClass(w *world, _ *rig.Daemon) func() {
 func withSecretToken(w *world, d *rig.Daemon) func() {
 	w.Helper()
 	applied("--token-secret")(w, d)
-	secret, err := cluster.WaitFor(w.Ctx, w.admin.CoreV1().Secrets(account), account,
-		func(s *corev1.Secret) bool { return len(s.Data["token"]) > 0 })
-	w.Must(err)
+	secret := hosttest.Need(cluster.WaitFor(w.Ctx, w.admin.CoreV1().Secrets(account), account,
+		func(s *corev1.Secret) bool { return len(s.Data["token"]) > 0 }))(w)
 	return withKubeconfig(func(s string) string {
 		return strings.Replace(replaceLine(s, "tokenFile:", string(secret.Data["token"])),
 			"tokenFile:", "token:", 1)

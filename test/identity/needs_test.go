@@ -30,20 +30,18 @@ func statusWithoutSharedPools(w *world) error {
 	return w.whileApplied([]string{"--claim-index", "--pool-path", "/srv/fast"}, func() error {
 		return patch(claimsAt+"bound-b/status", `{"status":{"capacity":{"storage":"1Gi"}}}`)(w)
 	}, func() error {
-		_, err := w.a.CoreV1().PersistentVolumes().Create(w.Ctx,
-			volume("restored", "", scoped("every-node", "/srv/every/"+pvc("restored"))), dryRun)
-		return err
+		return only(w.a.CoreV1().PersistentVolumes().Create(w.Ctx,
+			volume("restored", "", scoped("every-node", "/srv/every/"+pvc("restored"))), dryRun))
 	})
 }
 
 // tokenForAnotherAudience also sees that the next token for the API server is given.
 func tokenForAnotherAudience(w *world) error {
 	request := func(audiences ...string) error {
-		_, err := w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, account,
+		return only(w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, account,
 			&authenticationv1.TokenRequest{
 				Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
-					BoundObjectRef: boundTo("node-a")}}, dryRun)
-		return err
+					BoundObjectRef: boundTo("node-a")}}, dryRun))
 	}
 	vault := func() error { return request("vault") }
 	return w.whileApplied(append([]string{"--audience", "https://kubernetes.default.svc"},
@@ -177,7 +175,6 @@ var needs = map[string]func(*world) error{
 	"the scheduler compares": patch(driverAt, `{"metadata":{"annotations":{"hostpath-provisioner/reviewed":"2026-01-01T00:00:00Z","hostpath-provisioner/publishing":"1"}},"spec":{"storageCapacity":true}}`),
 	"the next token":         token(account, boundTo("node-a")),
 	"adopt looks first": func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumes().Create(w.Ctx, volume("n9", "node-a"), dryRun)
-		return err
+		return only(w.a.CoreV1().PersistentVolumes().Create(w.Ctx, volume("n9", "node-a"), dryRun))
 	},
 }

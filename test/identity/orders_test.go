@@ -130,9 +130,8 @@ var strangers = map[string]func(*orders) error{
 	"a lease of a controller":          leaseIn("kube-system"),
 	"a lease in the daemons namespace": inAccount(leaseIn(account)),
 	"a token": func(o *orders) error {
-		_, err := o.stranger.CoreV1().ServiceAccounts("default").CreateToken(o.Ctx, "default",
-			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		return err
+		return only(o.stranger.CoreV1().ServiceAccounts("default").CreateToken(o.Ctx, "default",
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	},
 	"a claim": func(o *orders) error {
 		claims := o.stranger.CoreV1().PersistentVolumeClaims("default")
@@ -163,18 +162,15 @@ var strangers = map[string]func(*orders) error{
 	"an event": func(o *orders) error {
 		e := event("", "node-b", "Pod", "x")
 		e.GenerateName = "stranger-"
-		_, err := o.stranger.CoreV1().Events("default").Create(o.Ctx, e, metav1.CreateOptions{})
-		return err
+		return only(o.stranger.CoreV1().Events("default").Create(o.Ctx, e, metav1.CreateOptions{}))
 	},
 	"a capacity": inAccount(func(o *orders) error {
-		_, err := o.stranger.StorageV1().CSIStorageCapacities(account).Create(o.Ctx,
-			capacity("stranger", "node-b"), dryRun)
-		return err
+		return only(o.stranger.StorageV1().CSIStorageCapacities(account).Create(o.Ctx,
+			capacity("stranger", "node-b"), dryRun))
 	}),
 	"a CSIDriver": func(o *orders) error {
-		_, err := o.stranger.StorageV1().CSIDrivers().Create(o.Ctx,
-			&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "stranger.example"}}, dryRun)
-		return err
+		return only(o.stranger.StorageV1().CSIDrivers().Create(o.Ctx,
+			&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "stranger.example"}}, dryRun))
 	},
 }
 

@@ -375,15 +375,13 @@ var attempts = []attempt{
 		patch(driverAt, `{"spec":{"fsGroupPolicy":"File","requiresRepublish":true}}`),
 		"nothing but storageCapacity of a CSIDriver changes", "one field is the daemons'"},
 	{"read Secrets", func(w *world) error {
-		_, err := w.a.CoreV1().Secrets("kube-system").List(w.Ctx, metav1.ListOptions{})
-		return err
+		return only(w.a.CoreV1().Secrets("kube-system").List(w.Ctx, metav1.ListOptions{}))
 	}, byRBAC, "no right"},
 	{"relabel its own Node", patch(nodesAt+"node-a", `{"metadata":{"labels":{"a":"b"}}}`), byRBAC,
 		"no right"},
 	{"create a pod", func(w *world) error {
-		_, err := w.a.CoreV1().Pods("default").Create(w.Ctx, cluster.Pod("default", "x"),
-			metav1.CreateOptions{})
-		return err
+		return only(w.a.CoreV1().Pods("default").Create(w.Ctx, cluster.Pod("default", "x"),
+			metav1.CreateOptions{}))
 	}, byRBAC, "no right"},
 	{"change what the policies allow",
 		patch(policiesAt+"volumes.hostpath-provisioner.hostpath-provisioner",

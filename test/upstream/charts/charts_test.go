@@ -121,7 +121,8 @@ func TestKustomize(t *testing.T) {
 			for file, text := range charts.Kustomization(complete(c.options)) {
 				hosttest.Check(t, disk.WriteFile("/k/"+file, []byte(text)))
 			}
-			built := hosttest.Need(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/k"))(t)
+			built := hosttest.Need(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
+				Run(disk, "/k"))(t)
 			text := hosttest.Need(built.AsYaml())(t)
 			same(t, objects(t, string(text)), objects(t, packaging.Manifests(complete(c.options))))
 		})

@@ -80,14 +80,12 @@ func (w *environment) install() {
 	}
 	var definitions []byte
 	for _, name := range []string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"} {
-		text, err := os.ReadFile(filepath.Join(dir, name+".yaml"))
-		w.Must(err)
+		text := hosttest.Need(os.ReadFile(filepath.Join(dir, name+".yaml")))(w)
 		definitions = append(append(definitions, text...), "\n---\n"...)
 	}
 	w.snapshots, err = w.SnapshotResources(w.Ctx, w.Namespace, w.Provisioner, definitions)
 	w.Must(err)
-	log, err := os.Create(filepath.Join(dir, "log"))
-	w.Must(err)
+	log := hosttest.Need(os.Create(filepath.Join(dir, "log")))(w)
 	w.Cleanup(func() {
 		text, _ := os.ReadFile(log.Name())
 		if w.Failed() {
@@ -103,8 +101,7 @@ func (w *environment) install() {
 // status is that of a VolumeSnapshot.
 func (w *environment) status(name string) map[string]any {
 	w.Helper()
-	o, err := w.snapshots.Of("volumesnapshots").Get(w.Ctx, name, metav1.GetOptions{})
-	w.Must(err)
+	o := hosttest.Need(w.snapshots.Of("volumesnapshots").Get(w.Ctx, name, metav1.GetOptions{}))(w)
 	status, _, _ := unstructured.NestedMap(o.Object, "status")
 	return status
 }
@@ -118,19 +115,17 @@ func TestSnapshotsPage(t *testing.T) {
 
 func tryPage(t *testing.T, fs string, mib int, way string) {
 	w := start(t)
-	text, err := os.ReadFile(filepath.Join(root, "docs/snapshots.md"))
-	w.Must(err)
+	text := hosttest.Need(os.ReadFile(filepath.Join(root, "docs/snapshots.md")))(w)
 	w.Run(w.daemon(string(text), fs, mib, way))
 	w.install()
 	mode := storagev1.VolumeBindingWaitForFirstConsumer
 	class := cluster.StorageClass("fast", w.Provisioner, mode)
 	class.Parameters = map[string]string{"pool": "fast"}
-	_, err = w.Client().StorageV1().StorageClasses().Create(w.Ctx, class, metav1.CreateOptions{})
-	w.Must(err)
+	hosttest.Need(w.Client().StorageV1().StorageClasses().
+		Create(w.Ctx, class, metav1.CreateOptions{}))(w)
 	claim := cluster.Claim(w.Namespace, "data", "fast", "10Mi")
 	claim.Annotations = map[string]string{"kubevirt.io/provisionOnNode": w.node}
-	_, err = w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, claim, metav1.CreateOptions{})
-	w.Must(err)
+	hosttest.Need(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, claim, metav1.CreateOptions{}))(w)
 	origin := w.Bound("data")
 	w.Must(os.WriteFile(filepath.Join(w.mount, origin.Name, "file"), []byte("data"), 0o600))
 	for doc := range strings.SplitSeq(blocks(w, string(text), "yaml")[1], "---\n") {
@@ -189,8 +184,8 @@ spec:
 // contents are those of a driver.
 func (w *environment) contents(driver string) (all []unstructured.Unstructured) {
 	w.Helper()
-	list, err := w.snapshots.Of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := hosttest.Need(w.snapshots.Of("volumesnapshotcontents").
+		List(w.Ctx, metav1.ListOptions{}))(w)
 	return slices.DeleteFunc(list.Items, func(c unstructured.Unstructured) bool {
 		of, _, _ := unstructured.NestedString(c.Object, "spec", "driver")
 		return of != driver
