@@ -106,7 +106,7 @@ func (w *environment) awaitCompared(class string, nodes ...string) {
 	w.Eventually("the driver has the scheduler compare", w.compared)
 	w.claim(largerThanAny, class, "1Pi")
 	w.pod("compared", nodes, largerThanAny)
-	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("compared", "did not have enough free storage") })
+	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("compared", noStorage) })
 	w.deletePod("compared")
 	w.DeleteClaim(largerThanAny)
 }
@@ -202,10 +202,9 @@ func (w *environment) raceForTheLastSpace() {
 	}
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[nodes[0]] > 0 && all[nodes[1]] > 0 && all[nodes[2]] > 0 })
 	w.Eventually("the scheduler compares", w.compared)
-	for i := range 30 {
-		name := fmt.Sprint("data-", i)
+	for _, name := range numbered("data", 30) {
 		w.claim(name, class, "20Mi")
-		w.pod("user-"+fmt.Sprint(i), nodes, name)
+		w.pod("user-"+name, nodes, name)
 	}
 	bound := func() (n int) {
 		list := listIn(w, w.pvcs())
@@ -220,9 +219,7 @@ func (w *environment) raceForTheLastSpace() {
 	w.Eventually("the other pods wait for storage", func() bool {
 		list := listIn(w, w.pods())
 		waiting := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-			return !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "did not have enough free storage")
-			})
+			return !refusedPod(&p, noStorage)
 		})
 		return len(waiting) == 21
 	})
@@ -255,14 +252,11 @@ func TestFitsOnNoNode(t *testing.T) {
 	fits := w.claim("fits", class, "100Mi")
 	huge := w.claim("huge", class, "1Gi")
 	w.pod("user", []string{a.node, b.node}, "huge")
-	event := need(w.WaitEvent(w.unhurried(), huge, "NoNodeFits"))(w)
+	w.warned(w.unhurried(), huge, "NoNodeFits", "it requests 1Gi, and of 2 nodes that publish",
+		"to a volume of class "+class+" is 1", " MiB, on "+b.node)
+	event := w.event(huge, "NoNodeFits")
 	w.Must(b.Signal(syscall.SIGCONT))
-	for _, want := range []string{"it requests 1Gi, and of 2 nodes that publish", "to a volume of class " + class + " is 1", " MiB, on " + b.node} {
-		if event.Type != corev1.EventTypeWarning || !strings.Contains(event.Message, want) {
-			t.Errorf("%s %q, want %q", event.Type, event.Message, want)
-		}
-	}
-	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("user", "did not have enough free storage") })
+	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("user", noStorage) })
 
 	hosttest.Unmount(t, a.mount)
 	need(cluster.WaitFor(w.unhurried(), w.events(), event.Name, func(e *corev1.Event) bool {
@@ -299,19 +293,22 @@ func TestMistakenClassThatWaits(t *testing.T) {
 		})
 		claim := w.claim(key, wrong, "1Mi")
 		w.pod(key, []string{h.node}, key)
-		event := need(w.WaitEvent(w.unhurried(), claim, told.reason))(w)
-		if !strings.Contains(event.Message, told.says) || strings.Contains(event.Message, "storage") {
-			t.Errorf("%s: %q", key, event.Message)
-		}
+		w.warned(w.unhurried(), claim, told.reason, told.says).Lacks("storage")
 	}
 }
+
+const noStorage = "did not have enough free storage"
 
 // refusedFor reports whether the scheduler says this of a pod.
 func (w *environment) refusedFor(pod, message string) bool {
 	w.Helper()
-	p := getIn(w, w.pods(), pod)
+	return refusedPod(getIn(w, w.pods(), pod), message)
+}
+
+func refusedPod(p *corev1.Pod, message string) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, message)
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+			strings.Contains(c.Message, message)
 	})
 }
 
@@ -330,8 +327,7 @@ func TestSchedulerScoresByCapacity(t *testing.T) {
 		return all[small.node] > 60 && all[large.node] > 120 && all[""] > 1<<40
 	})
 	w.awaitCompared(class, small.node, large.node)
-	for i := range 3 {
-		name := fmt.Sprint("data-", i)
+	for _, name := range numbered("data", 3) {
 		w.claim(name, class, "10Mi")
 		w.pod("user-"+name, nodes, name)
 		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] == silent.node {
@@ -354,7 +350,7 @@ func TestManifestsDelete(t *testing.T) {
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
 	w.claim("data", class, "1Gi")
 	w.pod("user", nil, "data")
-	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("user", "did not have enough free storage") })
+	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("user", noStorage) })
 	h.Kill()
 	w.kubectl(rig.Binary() + " manifests --delete | kubectl delete --ignore-not-found -f -")
 
@@ -380,12 +376,12 @@ func TestManifestsDelete(t *testing.T) {
 		w.claim(later, class, "1Gi")
 		w.pod("user-of-"+later, nil, later)
 		w.Eventually("the scheduler decides about "+later, func() bool {
-			refused = w.refusedFor("user-of-"+later, "did not have enough free storage")
+			refused = w.refusedFor("user-of-"+later, noStorage)
 			return refused || given(w.get(later))
 		})
 	}
 	w.Eventually("what the other driver published is compared", func() bool {
-		return w.refusedFor("user-of-foreign-huge", "did not have enough free storage")
+		return w.refusedFor("user-of-foreign-huge", noStorage)
 	})
 }
 

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -119,13 +118,14 @@ func TestVolumesWhileClaimsComeAndGo(t *testing.T) {
 			h.call("volumes").Ends(0).Lacks("missing", "orphaned")
 		}
 	}()
-	for i := range 80 {
-		w.claim(fmt.Sprint("data-", i), class, "1Mi", annotate(provisionOnNode, h.node))
+	names := numbered("data", 80)
+	for _, name := range names {
+		w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
 	}
 	var last string
-	for i := range 80 {
-		last = w.Bound(fmt.Sprint("data-", i)).Name
-		w.DeleteClaim(fmt.Sprint("data-", i))
+	for _, name := range names {
+		last = w.Bound(name).Name
+		w.DeleteClaim(name)
 	}
 	w.Must(w.WaitVolumeGone(w.Soon(), last))
 	close(going)

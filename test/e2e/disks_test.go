@@ -137,14 +137,8 @@ func TestSeveralDisks(t *testing.T) {
 		t.Errorf("%d claims are on %v; from %d to %d bytes are left", n, made, least, most)
 	}
 	w.awaitPublished(published, func(all map[string]int64) bool { return all[s.node] == most>>20 })
-	told := w.refused(w.claim("large", class, "1Gi"), "NotEnoughSpace")
-	for _, part := range []string{
-		"fast has ", "fast-d01 has ", "fast-d04 is closed (", "fast-d10 has ", "fast-d11 is closed (",
-	} {
-		if !strings.Contains(told, part) {
-			t.Errorf("%q lacks %q", told, part)
-		}
-	}
+	w.refused(w.claim("large", class, "1Gi"), "NotEnoughSpace", "fast has ", "fast-d01 has ",
+		"fast-d04 is closed (", "fast-d10 has ", "fast-d11 is closed (")
 	origin := w.Bound(names[0])
 	w.Must(w.Request(names[0], "3Mi"))
 	w.Sized(names[0], "3Mi")

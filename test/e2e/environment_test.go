@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -181,22 +182,24 @@ func (w *environment) vanishes(path string) {
 	})
 }
 
-// refused waits for an event with the reason on the claim, wants each of these texts in its message,
-// and returns that.
-func (w *environment) refused(
-	c *corev1.PersistentVolumeClaim, reason string, want ...string,
-) (message string) {
+// refused waits for a warning with the reason about an object, wants each of these texts in its
+// message, and returns that.
+func (w *environment) refused(o cluster.Object, reason string, want ...string) (message string) {
 	w.Helper()
-	e := w.event(c, reason)
+	return w.warned(w.Soon(), o, reason, want...).Out
+}
+
+// warned is refused as long as a context lasts.
+func (w *environment) warned(
+	ctx context.Context, o cluster.Object, reason string, want ...string,
+) fixture.Answer {
+	w.Helper()
+	e := need(w.WaitEvent(ctx, o, reason))(w)
 	if e.Type != corev1.EventTypeWarning {
 		w.Errorf("event %s is %s, want Warning", e.Reason, e.Type)
 	}
-	for _, text := range want {
-		if !strings.Contains(e.Message, text) {
-			w.Errorf("claim %s: %s says %q, and not %q", c.Name, reason, e.Message, text)
-		}
-	}
-	return e.Message
+	about := []string{reason, o.GetName()}
+	return fixture.Answer{T: w.T, Args: about, Out: e.Message}.Says(want...)
 }
 
 // bound makes a claim, and waits until it is bound.
@@ -208,12 +211,14 @@ func (w *environment) bound(
 	return w.Bound(name)
 }
 
-// boundOn waits until a claim is bound, and wants its volume on a host.
-func (w *environment) boundOn(name string, h *host) {
+// boundOn waits until a claim is bound, wants its volume on a host, and returns that.
+func (w *environment) boundOn(name string, h *host) *corev1.PersistentVolume {
 	w.Helper()
-	if on := w.Bound(name).Labels[nodeLabel]; on != h.node {
+	pv := w.Bound(name)
+	if on := pv.Labels[nodeLabel]; on != h.node {
 		w.Errorf("the volume of claim %s is on %s, want %s", name, on, h.node)
 	}
+	return pv
 }
 
 // reload gives the daemon, which runs, another configuration.

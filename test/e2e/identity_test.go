@@ -39,10 +39,7 @@ func (h *host) wantClosed(reason, says string) {
 	h.w.Must(h.WaitStatus(h.w.Soon(), says))
 	h.call("status").Fails("closed: "+reason, says)
 	h.said("reason="+reason, 1)
-	event := h.w.event(h.w.nodeObject(h.node), reason)
-	if !strings.Contains(event.Message, says) {
-		h.w.Errorf("the node's event says %q", event.Message)
-	}
+	h.w.refused(h.w.nodeObject(h.node), reason, says)
 }
 
 // forgetOwner makes the marker one of a version that did not write whose the pool is.

@@ -43,10 +43,7 @@ func TestScopeLeft(t *testing.T) {
 			}
 			claim := w.claim("later", w.Class("l", immediate), "1Mi")
 			if c.now != "shared" { // whose claims wait for a daemon that works
-				event := w.event(claim, "PoolClosed")
-				if !strings.Contains(event.Message, says) {
-					t.Errorf("the claim's event says %q", event.Message)
-				}
+				w.refused(claim, "PoolClosed", says)
 			}
 			h.wantTree(pool.Of(volumes...)...)
 			h.scoped(c.now, c.was, true)

@@ -147,8 +147,7 @@ func TestSelectedNodeChanges(t *testing.T) {
 	class := w.Class("c", wait)
 	trees := map[string][]string{}
 	var claims []*corev1.PersistentVolumeClaim
-	for i := range 20 {
-		name := fmt.Sprint("data-", i)
+	for i, name := range numbered("data", 20) {
 		claims = append(claims, w.claim(name, class, "1Mi", annotate(selectedNode, a.node)))
 		w.annotateClaim(name, selectedNode, b.node)
 		if i%2 == 0 {
@@ -204,14 +203,14 @@ func TestPreBound(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", wait)
-	for i := range 12 {
-		name := fmt.Sprint("data-", i)
+	names := numbered("data", 12)
+	for _, name := range names {
 		w.claim(name, class, "1Mi", annotate(selectedNode, h.node))
 		createIn(w, w.pvs(), w.handMade(w.Namespace+"-"+name, class, name))
 	}
 	var ours []string
-	for i := range 12 {
-		if pv := w.Bound(fmt.Sprint("data-", i)); pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {
+	for _, name := range names {
+		if pv := w.Bound(name); pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {
 			ours = append(ours, pv.Name)
 		}
 	}
