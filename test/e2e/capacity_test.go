@@ -104,10 +104,9 @@ const largerThanAny = "larger-than-any"
 func (w *environment) awaitCompared(class string, nodes ...string) {
 	w.Helper()
 	w.Eventually("the driver has the scheduler compare", w.compared)
-	w.claim(largerThanAny, class, "1Pi")
-	w.pod("compared", nodes, largerThanAny)
-	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("compared", noStorage) })
-	w.deletePod("compared")
+	w.wanted(largerThanAny, class, "1Pi", nodes...)
+	w.Eventually("the scheduler compares", func() bool { return w.refusedFor(largerThanAny, noStorage) })
+	w.deletePod(largerThanAny)
 	w.DeleteClaim(largerThanAny)
 }
 
@@ -122,8 +121,7 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 	large := w.newHostOn(hosttest.Mkfs(t, "ext4", 256), "large").run()
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[small.node] > 60 && all[large.node] > 180 })
 	w.awaitCompared(class, small.node, large.node)
-	w.claim("data", class, "120Mi")
-	w.pod("user", []string{small.node, large.node}, "data")
+	w.wanted("data", class, "120Mi", small.node, large.node)
 	w.boundOn("data", large)
 	for line := range strings.Lines(small.Log()) {
 		if strings.Contains(line, "NotEnoughSpace") && strings.Contains(line, "claim="+w.Namespace+"/data ") {
@@ -134,14 +132,12 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 
 	hosttest.Unmount(t, large.mount)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[large.node] == 0 && all[small.node] > 60 })
-	w.claim("other", class, "10Mi")
-	w.pod("another", []string{small.node, large.node}, "other")
+	w.wanted("other", class, "10Mi", small.node, large.node)
 	w.boundOn("other", small)
 
 	// A pod that waits for space is woken when there is some.
-	w.claim("waits", class, "65Mi")
-	w.pod("waiting", []string{small.node}, "waits")
-	w.deletePod("another")
+	w.wanted("waits", class, "65Mi", small.node)
+	w.deletePod("other")
 	w.DeleteClaim("other")
 	w.Bound("waits")
 	if all := w.published(now); len(all) > 0 {
@@ -159,15 +155,13 @@ func TestNodeThatPublishesNothing(t *testing.T) {
 	speaks := w.newHost("speaks").run()
 	w.Eventually("the scheduler compares", w.compared)
 	w.awaitPublished(class, func(all map[string]int64) bool { return len(all) == 2 && all[""] > 1<<40 && all[speaks.node] > 0 })
-	w.claim("data", class, "10Mi")
-	w.pod("user", []string{silent.node}, "data")
+	w.wanted("data", class, "10Mi", silent.node)
 	w.Bound("data")
 	speaks.Kill()
 	speaks.quiet().run()
 	w.Eventually("the scheduler compares nothing any more", func() bool { return !w.compared() })
 	w.awaitPublished(class, func(all map[string]int64) bool { return len(all) == 0 })
-	w.claim("later", class, "10Mi")
-	w.pod("last", []string{speaks.node}, "later")
+	w.wanted("later", class, "10Mi", speaks.node)
 	w.Bound("later")
 }
 
@@ -203,8 +197,7 @@ func (w *environment) raceForTheLastSpace() {
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[nodes[0]] > 0 && all[nodes[1]] > 0 && all[nodes[2]] > 0 })
 	w.Eventually("the scheduler compares", w.compared)
 	for _, name := range numbered("data", 30) {
-		w.claim(name, class, "20Mi")
-		w.pod("user-"+name, nodes, name)
+		w.wanted(name, class, "20Mi", nodes...)
 	}
 	bound := func() (n int) {
 		list := listIn(w, w.pvcs())
@@ -250,13 +243,12 @@ func TestFitsOnNoNode(t *testing.T) {
 	w.awaitCompared(class, a.node, b.node)
 	w.Must(b.Signal(syscall.SIGSTOP))
 	fits := w.claim("fits", class, "100Mi")
-	huge := w.claim("huge", class, "1Gi")
-	w.pod("user", []string{a.node, b.node}, "huge")
+	huge := w.wanted("huge", class, "1Gi", a.node, b.node)
 	w.warned(w.unhurried(), huge, "NoNodeFits", "it requests 1Gi, and of 2 nodes that publish",
 		"to a volume of class "+class+" is 1", " MiB, on "+b.node)
 	event := w.event(huge, "NoNodeFits")
 	w.Must(b.Signal(syscall.SIGCONT))
-	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("user", noStorage) })
+	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("huge", noStorage) })
 
 	hosttest.Unmount(t, a.mount)
 	need(cluster.WaitFor(w.unhurried(), w.events(), event.Name, func(e *corev1.Event) bool {
@@ -291,8 +283,7 @@ func TestMistakenClassThatWaits(t *testing.T) {
 		wrong := w.Class(key, wait, func(c *storagev1.StorageClass) {
 			c.Parameters = map[string]string{key: told.value}
 		})
-		claim := w.claim(key, wrong, "1Mi")
-		w.pod(key, []string{h.node}, key)
+		claim := w.wanted(key, wrong, "1Mi", h.node)
 		w.warned(w.unhurried(), claim, told.reason, told.says).Lacks("storage")
 	}
 }
@@ -328,8 +319,7 @@ func TestSchedulerScoresByCapacity(t *testing.T) {
 	})
 	w.awaitCompared(class, small.node, large.node)
 	for _, name := range numbered("data", 3) {
-		w.claim(name, class, "10Mi")
-		w.pod("user-"+name, nodes, name)
+		w.wanted(name, class, "10Mi", nodes...)
 		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] == silent.node {
 			t.Errorf("%s is on %s, which publishes nothing", name, silent.node)
 		}
@@ -348,9 +338,8 @@ func TestManifestsDelete(t *testing.T) {
 	class, foreign := w.Class("c", wait), w.foreignDriver(h)
 	w.Eventually("the scheduler compares", w.compared)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
-	w.claim("data", class, "1Gi")
-	w.pod("user", nil, "data")
-	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("user", noStorage) })
+	w.wanted("data", class, "1Gi")
+	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("data", noStorage) })
 	h.Kill()
 	w.kubectl(rig.Binary() + " manifests --delete | kubectl delete --ignore-not-found -f -")
 
@@ -362,26 +351,22 @@ func TestManifestsDelete(t *testing.T) {
 	if len(all.Items) != 1 || all.Items[0].Namespace != "default" || all.Items[0].StorageClassName != foreign {
 		t.Errorf("published: %+v", all.Items)
 	}
-	w.claim("foreign", foreign, "10Mi")
-	w.claim("foreign-huge", foreign, "1Gi")
-	for _, claim := range []string{"foreign", "foreign-huge"} {
-		w.pod("user-of-"+claim, nil, claim)
-	}
+	w.wanted("foreign", foreign, "10Mi")
+	w.wanted("foreign-huge", foreign, "1Gi")
 	given := func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selectedNode] == h.node }
 	need(w.WaitClaim(w.Soon(), "default", "foreign", given))(w)
 	// The scheduler learns it after the API server, and tries a pod that it refused again after
 	// minutes, as the one of data.
 	for i, refused := 0, true; refused; i++ {
 		later := fmt.Sprint("later-", i)
-		w.claim(later, class, "1Gi")
-		w.pod("user-of-"+later, nil, later)
+		w.wanted(later, class, "1Gi")
 		w.Eventually("the scheduler decides about "+later, func() bool {
-			refused = w.refusedFor("user-of-"+later, noStorage)
+			refused = w.refusedFor(later, noStorage)
 			return refused || given(w.get(later))
 		})
 	}
 	w.Eventually("what the other driver published is compared", func() bool {
-		return w.refusedFor("user-of-foreign-huge", noStorage)
+		return w.refusedFor("foreign-huge", noStorage)
 	})
 }
 

@@ -22,8 +22,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").run()
 	class := w.Class("c", wait)
-	claim := w.claim("data", class, "10Mi")
-	w.pod("user", []string{h.node}, "data")
+	claim := w.wanted("data", class, "10Mi", h.node)
 	pv := w.Bound("data")
 
 	if want := "pvc-" + string(claim.UID); pv.Name != want {
@@ -45,7 +44,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 	if want := "volume " + pv.Name + " is on node " + h.node + " in pool fast"; event.Message != want || event.Type != corev1.EventTypeNormal {
 		t.Errorf("event %s %q", event.Type, event.Message)
 	}
-	if _, err := w.WaitPodScheduled(w.Soon(), w.Namespace, "user"); err != nil {
+	if _, err := w.WaitPodScheduled(w.Soon(), w.Namespace, "data"); err != nil {
 		t.Error(err)
 	}
 }

@@ -154,6 +154,16 @@ func (w *environment) pod(name string, nodes []string, claims ...string) {
 	createIn(w, w.pods(), p)
 }
 
+// wanted creates a claim, and a Pod of its name that uses it, on one of these nodes if there are any.
+func (w *environment) wanted(
+	name, class, size string, nodes ...string,
+) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	claim := w.claim(name, class, size)
+	w.pod(name, nodes, name)
+	return claim
+}
+
 // deletePod does not wait.
 func (w *environment) deletePod(name string) {
 	w.Helper()

@@ -59,8 +59,7 @@ func TestExpand(t *testing.T) {
 		t.Run(source, func(t *testing.T) {
 			w := newEnvironment(t)
 			h, other := w.newHost("a", `source = "`+source+`"`).run(), w.newHost("b").run()
-			w.claim("data", w.Class("c", wait, fixture.Expandable), "10Mi")
-			w.pod("user", []string{h.node}, "data")
+			w.wanted("data", w.Class("c", wait, fixture.Expandable), "10Mi", h.node)
 			before := w.Bound("data")
 			dir := filepath.Join(h.mount, before.Name)
 			w.Must(os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644))

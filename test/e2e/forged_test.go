@@ -30,8 +30,7 @@ func TestSharedForgedLease(t *testing.T) {
 		{"label", `{"metadata":{"labels":{"hostpath-provisioner/pool":"another"}}}`, "it was deleted"},
 	} {
 		w.forge(c.patch)
-		w.claim(c.name, class, "1Mi")
-		w.Bound(c.name)
+		w.bound(c.name, class, "1Mi")
 		w.wantLease(nodes, right)
 		w.toldNode(nodes, c.told)
 	}

@@ -198,8 +198,8 @@ func TestSharedForgotten(t *testing.T) {
 	b.run()
 	b.wantClosed("OtherNode", `this node's name is "`+b.node+`"`)
 	a.wantTree(pool.Of(volumes...)...)
-	w.claim("more", w.Class("more", immediate), "1Mi")
-	a.wantTree(pool.Of(append(volumes, w.Bound("more").Name)...)...)
+	volumes = append(volumes, w.bound("more", w.Class("more", immediate), "1Mi").Name)
+	a.wantTree(pool.Of(volumes...)...)
 }
 
 // A cluster that is not the pool's: nothing is done, by the marker, and by what the cluster does
@@ -305,8 +305,8 @@ func TestObjectOfAnotherName(t *testing.T) {
 	w.DeleteClaim("empty")
 	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "empty"))
 	h.run()
-	w.claim("later", w.Class("later", immediate), "1Mi") // the records were compared before
-	volumes = append(volumes, w.Bound("later").Name)
+	later := w.bound("later", w.Class("later", immediate), "1Mi") // the records were compared before
+	volumes = append(volumes, later.Name)
 	h.wantTree(pool.Of(volumes...)...)
 }
 

@@ -97,8 +97,8 @@ func TestOwnVolumeStays(t *testing.T) {
 	s := w.nodeService(h.Daemon, w.Provisioner)
 	theirs := h.madeByCSI(csiDriver, "theirs")
 	class := w.ClassOf(csiDriver, "k", immediate, fixture.Parameters("storagePool", "fast"))
-	w.claim("ours", class, "10Mi", annotate(provisionOnNode, h.node)) // other tests' daemons serve the driver, too
-	ours := w.Bound("ours")
+	// Other tests' daemons serve the driver, too.
+	ours := w.bound("ours", class, "10Mi", annotate(provisionOnNode, h.node))
 	h.adopts()
 	h.adopts("--undo")
 	w.asBefore(theirs)

@@ -92,8 +92,7 @@ func TestSelectedNode(t *testing.T) {
 		w.claim("no-class", w.Namespace+"-late", "1Mi", here),
 	}
 	late := w.Class("late", wait) // the claim was seen before it
-	w.claim("data", ours, "1Mi")
-	w.pod("user", []string{h.node}, "data")
+	w.wanted("data", ours, "1Mi", h.node)
 	want := []string{before.Name, seen.Name, w.made(w.get("data")).Name}
 
 	w.annotateClaim("no-class", "volume.kubernetes.io/storage-provisioner", w.Provisioner)

@@ -75,8 +75,8 @@ func TestShared(t *testing.T) {
 	many := w.claim("many", now, "10Mi", mode(corev1.ReadWriteMany))
 	w.claim("read", now, "10Mi", mode(corev1.ReadOnlyMany))
 	for _, n := range nodes {
-		w.claim("of-"+strings.TrimPrefix(n.node, w.Namespace+"-"), later, "1Mi")
-		w.pod("on-"+strings.TrimPrefix(n.node, w.Namespace+"-"), []string{n.node}, "of-"+strings.TrimPrefix(n.node, w.Namespace+"-"))
+		name := "of-" + strings.TrimPrefix(n.node, w.Namespace+"-")
+		w.wanted(name, later, "1Mi", n.node)
 	}
 	w.claim("named", later, "1Mi", annotate(provisionOnNode, nodes[1].node))
 	var all []string

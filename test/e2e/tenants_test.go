@@ -63,8 +63,7 @@ func TestSizesBeyondNumbers(t *testing.T) {
 		claim := w.claim(name, class, size, on)
 		w.refused(claim, "NotEnoughSpace", "the claim requests ")
 	}
-	w.claim("tiny", class, "1500m", on) // a byte and a half
-	pv := w.Bound("tiny")
+	pv := w.bound("tiny", class, "1500m", on) // a byte and a half
 	h.wantTree(pool.Of(pv.Name)...)
 	record := need(os.ReadFile(h.ours("volumes/" + pv.Name + ".json")))(w)
 	if !strings.Contains(string(record), `"requested":2,`) && !strings.Contains(string(record), `"requested": 2,`) {

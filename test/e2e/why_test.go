@@ -36,8 +36,7 @@ func TestWhy(t *testing.T) {
 	w.claim("idle", waits, "1Mi")
 	a.why(admin, "pvc", "idle", "waits for: a pod that uses it")
 
-	large := w.claim("large", waits, "900Gi")
-	w.pod("large", []string{a.node, b.node}, "large")
+	large := w.wanted("large", waits, "900Gi", a.node, b.node)
 	w.event(large, "NoNodeFits")
 	a.why(admin, "pod", "large", "waits for: claim "+w.Namespace+"/large", "too little",
 		"the scheduler, which chooses a node for pod large", "explain NoNodeFits", a.node, b.node).Lacks("not seen")
