@@ -115,11 +115,7 @@ func adoptedByBoth(
 // entries are the names in a directory, sorted.
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	all, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range all {
+	for _, e := range need(os.ReadDir(dir))(t) {
 		names = append(names, e.Name())
 	}
 	return names

@@ -86,7 +86,8 @@ func TestAliasRefusals(t *testing.T) {
 		"pattern": {"rancher.io/local-path", []string{"pathPattern", "{{ .PVC.Name }}"}, "BadParameter", `parameter "pathPattern" of rancher`},
 		"unknown": {"hostpath", []string{"pvdir", h.mount}, "UnknownParameter", `unknown parameter "pvdir"`},
 	} {
-		claim := w.claim(name, w.ClassOf(c.provisioner, name, wait, fixture.Parameters(c.params...)), "1Mi", annotate(provisionOnNode, h.node))
+		class := w.ClassOf(c.provisioner, name, wait, fixture.Parameters(c.params...))
+		claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
 		w.refused(claim, c.reason, c.says)
 	}
 	h.wantTree()

@@ -15,8 +15,7 @@ import (
 // server's words; the other classes are published as before; and when the list has it, all is well
 // without a restart.
 func TestClassThatThePoliciesDoNotList(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	h := w.newHost("a").run()
 	class := w.Class("listed", wait)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })

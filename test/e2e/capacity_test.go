@@ -105,7 +105,7 @@ func (w *environment) awaitCompared(class string, nodes ...string) {
 	w.Helper()
 	w.Eventually("the driver has the scheduler compare", w.compared)
 	w.wanted(largerThanAny, class, "1Pi", nodes...)
-	w.Eventually("the scheduler compares", func() bool { return w.refusedFor(largerThanAny, noStorage) })
+	w.awaitNoStorage(largerThanAny)
 	w.deletePod(largerThanAny)
 	w.DeleteClaim(largerThanAny)
 }
@@ -114,8 +114,7 @@ func (w *environment) awaitCompared(class string, nodes ...string) {
 // disk is not mounted is not chosen either. A node whose daemon publishes nothing can be chosen as
 // before. Without the driver nothing is compared.
 func TestSchedulerKnowsTheCapacity(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	class, now := w.Class("c", wait), w.Class("now", immediate)
 	small := w.newHost("small").run()
 	large := w.newHostOn(hosttest.Mkfs(t, "ext4", 256), "large").run()
@@ -148,8 +147,7 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 // A node of an earlier version, or one that does not publish, gets volumes as before; and when no
 // node publishes any more nothing is compared.
 func TestNodeThatPublishesNothing(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	class := w.Class("c", wait)
 	silent := w.newHost("silent").quiet().run()
 	speaks := w.newHost("speaks").run()
@@ -235,8 +233,7 @@ func (w *environment) raceForTheLastSpace() {
 // other daemon, which stands still until it was said, does not say the same. A claim that fits
 // somewhere, or that may, is told nothing.
 func TestFitsOnNoNode(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	class := w.Class("c", wait)
 	a, b := w.newHost("a").run(), w.newHostOn(hosttest.Mkfs(t, "ext4", 192), "b").run()
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[a.node] > 60 && all[b.node] > 120 })
@@ -248,7 +245,7 @@ func TestFitsOnNoNode(t *testing.T) {
 		"to a volume of class "+class+" is 1", " MiB, on "+b.node)
 	event := w.event(huge, "NoNodeFits")
 	w.Must(b.Signal(syscall.SIGCONT))
-	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("huge", noStorage) })
+	w.awaitNoStorage("huge")
 
 	hosttest.Unmount(t, a.mount)
 	need(cluster.WaitFor(w.unhurried(), w.events(), event.Name, func(e *corev1.Event) bool {
@@ -269,8 +266,7 @@ func TestFitsOnNoNode(t *testing.T) {
 // A mistake in a class that waits for its consumer is told as what it is, and not as a lack of
 // room.
 func TestMistakenClassThatWaits(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	h := w.newHost("a").run()
 	class := w.Class("right", wait)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
@@ -294,6 +290,12 @@ const noStorage = "did not have enough free storage"
 func (w *environment) refusedFor(pod, message string) bool {
 	w.Helper()
 	return refusedPod(getIn(w, w.pods(), pod), message)
+}
+
+// awaitNoStorage waits until the scheduler compares, and finds no room for a pod's claim.
+func (w *environment) awaitNoStorage(pod string) {
+	w.Helper()
+	w.Eventually("there is no room for pod "+pod, func() bool { return w.refusedFor(pod, noStorage) })
 }
 
 func refusedPod(p *corev1.Pod, message string) bool {
@@ -339,7 +341,7 @@ func TestManifestsDelete(t *testing.T) {
 	w.Eventually("the scheduler compares", w.compared)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
 	w.wanted("data", class, "1Gi")
-	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("data", noStorage) })
+	w.awaitNoStorage("data")
 	h.Kill()
 	w.kubectl(rig.Binary() + " manifests --delete | kubectl delete --ignore-not-found -f -")
 
@@ -365,9 +367,7 @@ func TestManifestsDelete(t *testing.T) {
 			return refused || given(w.get(later))
 		})
 	}
-	w.Eventually("what the other driver published is compared", func() bool {
-		return w.refusedFor("foreign-huge", noStorage)
-	})
+	w.awaitNoStorage("foreign-huge") // what the other driver published is compared
 }
 
 // foreignDriver is another driver, which publishes 100 MiB for its class on the node of h. It

@@ -19,8 +19,7 @@ const (
 
 // The main job: a pod is scheduled, its claim gets a volume on that node, nothing else is there.
 func TestWaitForFirstConsumer(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	class := w.Class("c", wait)
 	claim := w.wanted("data", class, "10Mi", h.node)
 	pv := w.Bound("data")
@@ -51,8 +50,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 
 // Each refusal is explained on the claim, the claim stays Pending and the disk is untouched.
 func TestRefusals(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	w.newHost("b") // on a single node each access mode is accepted
 	group := "example.com"
 	block := corev1.PersistentVolumeBlock

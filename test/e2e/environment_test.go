@@ -31,11 +31,26 @@ func newEnvironment(t *testing.T) *environment {
 	return &environment{fixture.New(t, plane.Get(t), "e2e-")}
 }
 
-// oneHost is a test's environment with a host whose daemon runs, and a class that binds at once.
-func oneHost(t *testing.T, extra ...string) (w *environment, h *host, class string) {
+// withDriver is a test's environment with a CSIDriver of its provisioner.
+func withDriver(t *testing.T) *environment {
+	t.Helper()
+	w := newEnvironment(t)
+	w.driver()
+	return w
+}
+
+// running is a test's environment with a host whose daemon runs.
+func running(t *testing.T, extra ...string) (w *environment, h *host) {
 	t.Helper()
 	w = newEnvironment(t)
-	return w, w.newHost("a", extra...).run(), w.Class("c", immediate)
+	return w, w.newHost("a", extra...).run()
+}
+
+// oneHost is running with a class that binds at once.
+func oneHost(t *testing.T, extra ...string) (w *environment, h *host, class string) {
+	t.Helper()
+	w, h = running(t, extra...)
+	return w, h, w.Class("c", immediate)
 }
 
 // servingHost is oneHost whose daemon serves its metrics.
@@ -154,7 +169,8 @@ func (w *environment) pod(name string, nodes []string, claims ...string) {
 	createIn(w, w.pods(), p)
 }
 
-// wanted creates a claim, and a Pod of its name that uses it, on one of these nodes if there are any.
+// wanted creates a claim, and a Pod of its name that uses it, on one of these nodes if there are
+// any.
 func (w *environment) wanted(
 	name, class, size string, nodes ...string,
 ) *corev1.PersistentVolumeClaim {
@@ -256,9 +272,7 @@ func (h *host) wantTree(want ...string) { h.w.Helper(); h.w.WantTree(h.node, h.m
 func hosttestDir(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(hosttest.Dir(t), name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, os.Mkdir(dir, 0o700))
 	return dir
 }
 

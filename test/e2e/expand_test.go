@@ -62,7 +62,7 @@ func TestExpand(t *testing.T) {
 			w.wanted("data", w.Class("c", wait, fixture.Expandable), "10Mi", h.node)
 			before := w.Bound("data")
 			dir := filepath.Join(h.mount, before.Name)
-			w.Must(os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644))
+			w.Must(os.WriteFile(filepath.Join(dir, "data"), []byte("data"), 0o644))
 			for _, size := range []string{"20Mi", "30Mi"} {
 				w.Must(w.Request("data", size))
 				claim := w.Sized("data", size)
@@ -79,9 +79,7 @@ func TestExpand(t *testing.T) {
 			if !reflect.DeepEqual(after.Spec, before.Spec) || fmt.Sprint(after.Labels, after.Annotations) != fmt.Sprint(before.Labels, before.Annotations) {
 				t.Errorf("the volume was\n%v\nand is\n%v", before, after)
 			}
-			if text, err := os.ReadFile(filepath.Join(dir, "file")); string(text) != "data" {
-				t.Errorf("the file has %q, %v", text, err)
-			}
+			h.wantData(dir, "data")
 			h.wantTree(pool.Of(before.Name)...)
 			other.wantTree()
 			other.logged().Lacks(before.Name)

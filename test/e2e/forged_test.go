@@ -35,9 +35,7 @@ func TestSharedForgedLease(t *testing.T) {
 		w.toldNode(nodes, c.told)
 	}
 	for _, n := range nodes {
-		if _, _, err := n.Stop(w.Soon()); err != nil {
-			t.Fatal(err)
-		}
+		n.stop()
 	}
 	w.forge(`{"metadata":{"annotations":{"hostpath-provisioner/marker":"meanwhile"}}}`)
 	nodes[0].run()

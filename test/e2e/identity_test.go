@@ -90,8 +90,7 @@ func (h *host) emptyAndFull() []string {
 // hostWithVolumes is a host whose daemon runs and has the two.
 func hostWithVolumes(t *testing.T) (w *environment, h *host, volumes []string) {
 	t.Helper()
-	w = newEnvironment(t)
-	h = w.newHost("a").run()
+	w, h = running(t)
 	return w, h, h.emptyAndFull()
 }
 
@@ -241,10 +240,8 @@ func TestOtherClusterForAWhile(t *testing.T) {
 	w, h, door := hostBehindDoor(t)
 	volumes := h.run().emptyAndFull()
 	h.stop()
-	door.instead(func(out http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/api/v1/namespaces/kube-system" {
-			return false
-		}
+	const namespace = "/api/v1/namespaces/kube-system"
+	door.on(http.MethodGet, namespace, func(out http.ResponseWriter, _ *http.Request) bool {
 		out.Header().Set("Content-Type", "application/json")
 		_, _ = out.Write([]byte(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"another"}}`))
 		return true
@@ -305,8 +302,8 @@ func TestObjectOfAnotherName(t *testing.T) {
 	w.DeleteClaim("empty")
 	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "empty"))
 	h.run()
-	later := w.bound("later", w.Class("later", immediate), "1Mi") // the records were compared before
-	volumes = append(volumes, later.Name)
+	// The records were compared before.
+	volumes = append(volumes, w.bound("later", w.Class("later", immediate), "1Mi").Name)
 	h.wantTree(pool.Of(volumes...)...)
 }
 

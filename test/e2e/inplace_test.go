@@ -91,8 +91,7 @@ func TestInPlaceOfKubevirt(t *testing.T) {
 // A volume that was made meanwhile for a class of kubevirt's is of this daemon's own driver, and
 // stays when the others are given back: pods get it, also once the alias is gone.
 func TestOwnVolumeStays(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	h := w.newHost("a", `source = "csi"`).aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()
 	s := w.nodeService(h.Daemon, w.Provisioner)
 	theirs := h.madeByCSI(csiDriver, "theirs")

@@ -62,7 +62,8 @@ func TestNothingBeforeItIsAskedFor(t *testing.T) {
 func TestSelectedNode(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").run()
-	ours, others, atOnce := w.Class("ours", wait), w.ClassOf("example.com/other", "others", wait), w.Class("at-once", immediate)
+	ours, atOnce := w.Class("ours", wait), w.Class("at-once", immediate)
+	others := w.ClassOf("example.com/other", "others", wait)
 	replaced := w.Class("replaced", wait)
 	w.claim("before", replaced, "1Mi", annotate(selectedNode, h.node))
 	before := w.made(w.get("before"))
@@ -199,8 +200,7 @@ func (w *environment) boundElsewhere(h *host, name, class string, before func(*c
 // the claims by name: each claim has one volume, and of the daemon's only those are left that a
 // claim has.
 func TestPreBound(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	class := w.Class("c", wait)
 	names := numbered("data", 12)
 	for _, name := range names {

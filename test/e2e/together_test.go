@@ -66,7 +66,8 @@ func TestClaimsOfAPod(t *testing.T) {
 	data, wal := w.claim("data", class, "45Mi"), w.claim("wal", class, "45Mi")
 	w.pod("db", []string{small.node}, "data", "wal")
 	for _, c := range []*corev1.PersistentVolumeClaim{data, wal} {
-		w.refused(c, "NotEnoughSpace", "the claims of pod db request 90.0 MiB together (data 45Mi, wal 45Mi), and ")
+		w.refused(c, "NotEnoughSpace",
+			"the claims of pod db request 90.0 MiB together (data 45Mi, wal 45Mi), and ")
 	}
 	small.wantTree()
 	w.deletePod("db")
@@ -123,8 +124,7 @@ func TestPodsRaceForTheLastSpace(t *testing.T) {
 		w.podsOfThree(4, 10, 50, "2400Ki")
 		return
 	}
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	w.podsOfThree(2, 2, 12, "10Mi")
 }
 

@@ -26,8 +26,7 @@ func (h *host) why(kubeconfig, kind, name string, want ...string) fixture.Answer
 // Who asks why a pod, a claim, a volume or a snapshot waits is told whose turn it is, what each
 // node could give, and what helps.
 func TestWhy(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	s := w.snapshots()
 	a, b := w.newHost("a", `snapshots = "copy"`).run(), w.newHost("b").run()
 	admin := w.killer().kubeconfig()
