@@ -43,10 +43,11 @@ func (b *bench) measurePublish(ctx context.Context) {
 		target := s.Target("bare", source)
 		b.Must(os.MkdirAll(filepath.Dir(target), 0o750), "making a pod's directory")
 		bare.add(b, func() error {
-			from := filepath.Join(pool, source)
-			return errors.Join(os.Mkdir(target, 0o750), unix.Mount(from, target, "", unix.MS_BIND, ""))
+			return errors.Join(os.Mkdir(target, 0o750),
+				unix.Mount(filepath.Join(pool, source), target, "", unix.MS_BIND, ""))
 		}, func() error { return errors.Join(unix.Unmount(target, 0), os.Remove(target)) })
-		service.add(b, func() error { return s.Publish(b.Soon(), "pod", of) }, func() error { return s.Unpublish(b.Soon(), "pod", source) })
+		service.add(b, func() error { return s.Publish(b.Soon(), "pod", of) },
+			func() error { return s.Unpublish(b.Soon(), "pod", source) })
 	}
 	var first []time.Duration
 	for range serviceRestarts {

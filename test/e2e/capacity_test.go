@@ -295,7 +295,7 @@ func (w *environment) refusedFor(pod, message string) bool {
 // awaitNoStorage waits until the scheduler compares, and finds no room for a pod's claim.
 func (w *environment) awaitNoStorage(pod string) {
 	w.Helper()
-	w.Eventually("there is no room for pod "+pod, func() bool { return w.refusedFor(pod, noStorage) })
+	w.Eventually("pod "+pod+" has no room", func() bool { return w.refusedFor(pod, noStorage) })
 }
 
 func refusedPod(p *corev1.Pod, message string) bool {

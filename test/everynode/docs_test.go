@@ -40,7 +40,9 @@ func TestPage(t *testing.T) {
 	w.endPods("agent")
 	w.Removes("agent-state", pv.Name)
 	w.onEach(hosts)
-	leases := hosttest.Need(w.Client().CoordinationV1().Leases("hostpath-provisioner").List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/tombstone"}))(w)
+	tombstones := metav1.ListOptions{LabelSelector: "hostpath-provisioner/tombstone"}
+	leases := hosttest.Need(w.Client().CoordinationV1().Leases("hostpath-provisioner").
+		List(w.Ctx, tombstones))(w)
 	if !slices.ContainsFunc(leases.Items, func(l coordinationv1.Lease) bool { return l.Name == pv.Name }) {
 		t.Errorf("there is no tombstone of %s", pv.Name)
 	}

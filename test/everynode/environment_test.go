@@ -66,7 +66,9 @@ func (w *environment) kubeconfig(file string) error {
 // claim creates a claim and returns the name that its volume will have.
 func (w *environment) claim(name, class, size string) string {
 	w.Helper()
-	made := hosttest.Need(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, cluster.Claim(w.Namespace, name, class, size), metav1.CreateOptions{}))(w)
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	claim := cluster.Claim(w.Namespace, name, class, size)
+	made := hosttest.Need(claims.Create(w.Ctx, claim, metav1.CreateOptions{}))(w)
 	return "pvc-" + string(made.UID)
 }
 
@@ -111,7 +113,8 @@ func (w *environment) endPods(set string) {
 func (w *environment) scheduled(set string, hosts ...*host) {
 	w.Helper()
 	w.Eventually("each node has its pod", func() bool {
-		pods := hosttest.Need(w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{LabelSelector: "app=" + set}))(w)
+		of := metav1.ListOptions{LabelSelector: "app=" + set}
+		pods := hosttest.Need(w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, of))(w)
 		on := map[string]bool{}
 		for _, p := range pods.Items {
 			on[p.Spec.NodeName] = true

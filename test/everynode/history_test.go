@@ -215,7 +215,8 @@ func copyTree(w *environment, from, to string) {
 // tombstone writes the one of a volume whose data is to go.
 func (w *environment) tombstone(pv string) {
 	w.Helper()
-	hosttest.Need(w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.Ctx, &coordinationv1.Lease{
+	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	hosttest.Need(leases.Create(w.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pv, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"},
 			Annotations: map[string]string{"hostpath-provisioner/claim-uid": strings.TrimPrefix(pv, "pvc-")},

@@ -145,8 +145,9 @@ func TestChosenNodeCannot(t *testing.T) {
 	b := w.host("b") // a node of the set without a daemon
 	pv := w.claim("data", w.Class("c", wait), "1Mi")
 	pod := w.podOn("first", b, "data")
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
 	w.Eventually("the claim is given to "+b.node, func() bool {
-		claim := hosttest.Need(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, "data", metav1.GetOptions{}))(w)
+		claim := hosttest.Need(claims.Get(w.Ctx, "data", metav1.GetOptions{}))(w)
 		return claim.Annotations["volume.kubernetes.io/selected-node"] == b.node
 	})
 	w.wantVolume(w.Bound("data"))
@@ -257,7 +258,8 @@ func TestKilledInBetween(t *testing.T) {
 	slices.Sort(left)
 	w.onEach(hosts, left...)
 	w.Eventually("the volume objects are those that are claimed", func() bool {
-		list := hosttest.Need(w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"}))(w)
+		of := metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"}
+		list := hosttest.Need(w.Client().CoreV1().PersistentVolumes().List(w.Ctx, of))(w)
 		var there []string
 		for _, pv := range list.Items {
 			if pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {

@@ -58,7 +58,8 @@ func createEvent(e *corev1.Event) func(*world) error {
 
 func createLease(l *coordinationv1.Lease) func(*world) error {
 	return func(w *world) error {
-		return only(w.a.CoordinationV1().Leases(l.Namespace).Create(w.Ctx, l, metav1.CreateOptions{}))
+		leases := w.a.CoordinationV1().Leases(l.Namespace)
+		return only(leases.Create(w.Ctx, l, metav1.CreateOptions{}))
 	}
 }
 
@@ -81,8 +82,9 @@ func createCapacity(c *storagev1.CSIStorageCapacity) func(*world) error {
 
 func token(of string, bound *authenticationv1.BoundObjectReference) func(*world) error {
 	return func(w *world) error {
+		spec := authenticationv1.TokenRequestSpec{BoundObjectRef: bound}
 		return only(w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, of,
-			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}, metav1.CreateOptions{}))
+			&authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{}))
 	}
 }
 

@@ -125,7 +125,8 @@ func tryPage(t *testing.T, fs string, mib int, way string) {
 		Create(w.Ctx, class, metav1.CreateOptions{}))(w)
 	claim := cluster.Claim(w.Namespace, "data", "fast", "10Mi")
 	claim.Annotations = map[string]string{"kubevirt.io/provisionOnNode": w.node}
-	hosttest.Need(w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, claim, metav1.CreateOptions{}))(w)
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	hosttest.Need(claims.Create(w.Ctx, claim, metav1.CreateOptions{}))(w)
 	origin := w.Bound("data")
 	w.Must(os.WriteFile(filepath.Join(w.mount, origin.Name, "file"), []byte("data"), 0o600))
 	for doc := range strings.SplitSeq(blocks(w, string(text), "yaml")[1], "---\n") {
