@@ -63,8 +63,7 @@ func TestAliasClasses(t *testing.T) {
 				t.Errorf("given up as %+v", now.ObjectMeta)
 			}
 			// The old program does its part: the directory goes, then the object.
-			w.DeleteClaim(c.system + "-back")
-			w.Phase(back.Name, corev1.VolumeReleased)
+			w.Releases(c.system+"-back", back.Name)
 			w.Must(os.Remove(cluster.PathOf(back)))
 			w.RemovesVolume(back.Name)
 			h.wantTree()
@@ -114,7 +113,6 @@ func TestSingleNode(t *testing.T) {
 	if want := filepath.Join(dir, w.Namespace+"-data-"+pv.Name); cluster.PathOf(pv) != want {
 		t.Errorf("path %s, want %s", cluster.PathOf(pv), want)
 	}
-	w.DeleteClaim("data")
-	w.Phase(pv.Name, corev1.VolumeReleased)
+	w.Releases("data", pv.Name)
 	need(os.Stat(cluster.PathOf(pv)))(w)
 }

@@ -342,8 +342,7 @@ func (w *environment) oldRights(h *host) {
 // says that other nodes have it, or exclusive that none does.
 func TestNetworkFilesystem(t *testing.T) {
 	w := newEnvironment(t)
-	mount := hosttestDir(t, "net")
-	hosttest.SetImmutable(t, mount, true)
+	mount := hosttest.MountPoint(t)
 	hungfs.MountAs(t, mount, "fuse.sshfs", "root@files:/export")
 	h := w.hostAt(mount, "a", "exclusive = true").joins().run()
 	h.emptyAndFull()

@@ -52,8 +52,7 @@ func TestDecidedOtherwise(t *testing.T) {
 		default:
 			h.cutShort(pv, "trash", false)
 		}
-		w.DeleteClaim(name)
-		w.Phase(pv.Name, corev1.VolumeReleased)
+		w.Releases(name, pv.Name)
 		switch name {
 		case "cleared":
 			w.PatchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)

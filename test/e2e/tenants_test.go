@@ -39,8 +39,7 @@ func TestClassByAnnotation(t *testing.T) {
 		t.Errorf("the volume is of class %s with policy %s, want that of the annotation, %s with Retain",
 			pv.Spec.StorageClassName, pv.Spec.PersistentVolumeReclaimPolicy, kept)
 	}
-	w.DeleteClaim("data")
-	w.Phase(pv.Name, corev1.VolumeReleased)
+	w.Releases("data", pv.Name)
 	if _, err := os.Stat(h.mount + "/" + pv.Name); err != nil {
 		t.Errorf("the data of a claim of a class with policy Retain: %v", err)
 	}

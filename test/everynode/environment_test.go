@@ -1,8 +1,6 @@
 package everynode
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,16 +41,7 @@ func newEnvironment(t *testing.T) *environment {
 
 func environmentOn(t *testing.T, c *cluster.Cluster) *environment {
 	t.Helper()
-	return &environment{Environment: fixture.New(t, c, "every"), pool: mountPoint(t)}
-}
-
-// mountPoint is what an operator makes for a pool, before anything is mounted on it.
-func mountPoint(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(hosttest.Dir(t), "pool")
-	hosttest.Check(t, os.Mkdir(dir, 0o700))
-	hosttest.SetImmutable(t, dir, true)
-	return dir
+	return &environment{Environment: fixture.New(t, c, "every"), pool: hosttest.MountPoint(t)}
 }
 
 // kubeconfig writes a daemon's.

@@ -162,7 +162,7 @@ func TestChosenNodeCannot(t *testing.T) {
 func TestOtherPath(t *testing.T) {
 	w := newEnvironment(t)
 	a := w.host("a").run()
-	other := w.host("b", setting{path: mountPoint(t)})
+	other := w.host("b", setting{path: hosttest.MountPoint(t)})
 	pv := w.made("data", w.Class("c", immediate))
 	other.run()
 	w.event(pv, "PathMismatch", other, other.node, a.path, other.path, "must be the same on every node")
@@ -221,8 +221,7 @@ func TestRetainedAfterItsTombstone(t *testing.T) {
 	a.Kill()
 	w.tombstone(pv)
 	w.Retain(pv)
-	w.DeleteClaim("data")
-	w.Phase(pv, corev1.VolumeReleased)
+	w.Releases("data", pv)
 	a.run()
 	w.RemovesVolume(pv)
 	off.run()

@@ -27,7 +27,9 @@ import (
 )
 
 // found is the output of check --cluster --json, by check.
-type found map[string]struct{ Status, Reason, Message, Hint string }
+type found map[string]line
+
+type line struct{ Check, Status, Reason, Message, Hint string }
 
 // checks runs check --cluster on a node.
 func (w *world) checks(d *rig.Daemon) found {
@@ -37,16 +39,13 @@ func (w *world) checks(d *rig.Daemon) found {
 	if _, exit := err.(*exec.ExitError); err != nil && !exit {
 		w.Fatal(err)
 	}
-	var all struct {
-		Cluster []struct{ Check, Status, Reason, Message, Hint string }
-	}
+	var all struct{ Cluster []line }
 	if err := json.Unmarshal(out, &all); err != nil {
 		w.Fatalf("%v\n%s", err, out)
 	}
 	is, bad := found{}, false
 	for _, l := range all.Cluster {
-		is[l.Check] = struct{ Status, Reason, Message, Hint string }{l.Status, l.Reason, l.Message,
-			l.Hint}
+		is[l.Check] = l
 		bad = bad || l.Status == "wrong" || l.Status == "unknown"
 	}
 	if bad != (err != nil) {

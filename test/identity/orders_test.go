@@ -53,8 +53,7 @@ func (o *orders) acting(as rest.ImpersonationConfig) kubernetes.Interface {
 	o.Helper()
 	config := o.Config()
 	config.Impersonate, config.QPS = as, -1
-	client := hosttest.Need(kubernetes.NewForConfig(config))(o)
-	return client
+	return hosttest.Need(kubernetes.NewForConfig(config))(o)
 }
 
 // makeCanary makes policies that are no part of the product and refuse a ConfigMap: by its name,
