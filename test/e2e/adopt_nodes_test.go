@@ -158,9 +158,7 @@ func TestAdoptBindMounts(t *testing.T) {
 	elsewhere := hosttest.Dir(w)
 	bind := func(from, to string) {
 		w.Must(os.MkdirAll(to, 0o755))
-		if out, err := exec.Command("mount", "--bind", from, to).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		hosttest.Mount(t, "--bind", from, to)
 		t.Cleanup(func() { exec.Command("umount", to).Run() })
 	}
 	p := peerNamed("kubevirt")

@@ -69,17 +69,14 @@ func (w *environment) block(language string) string {
 func (w *environment) install() {
 	w.Helper()
 	dir := hosttest.Dir(w)
-	build, err := exec.CommandContext(w.Ctx, "./build.sh", dir).CombinedOutput()
-	if err != nil {
-		w.Fatalf("build.sh: %v: %s", err, build)
-	}
+	hosttest.Run(w, "./build.sh", dir)
 	var definitions []byte
 	for _, name := range []string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"} {
 		text := hosttest.Need(os.ReadFile(filepath.Join(dir, name+".yaml")))(w)
 		definitions = append(append(definitions, text...), "\n---\n"...)
 	}
-	w.snapshots, err = w.SnapshotResources(w.Ctx, w.Namespace, w.Provisioner, definitions)
-	w.Must(err)
+	w.snapshots = hosttest.Need(w.SnapshotResources(w.Ctx, w.Namespace, w.Provisioner,
+		definitions))(w)
 	log := hosttest.Need(os.Create(filepath.Join(dir, "log")))(w)
 	w.Cleanup(func() {
 		text, _ := os.ReadFile(log.Name())
