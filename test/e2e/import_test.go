@@ -240,6 +240,7 @@ func TestImportNewCluster(t *testing.T) {
 	}
 	b := w.newHost("b").quiet()
 	b.call(k.forgets(a)...).Ends(0)
+	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "taken"))
 	w.claim("taken", old, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.plugs(a.image)
 	b.editMarkers(func(m map[string]any) { m["cluster"] = "another" }, b.ours("pool.json"))
