@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 const root = "../.."
@@ -28,10 +29,7 @@ const before = 5
 // Each alert has a recording of a real daemon in its state, of which recorded_test.yaml is written,
 // which make alerts plays.
 func TestRecorded(t *testing.T) {
-	rules, err := Rules(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := hosttest.Need(Rules(root))(t)
 	text := "# Written by go test ./test/alerts -update of what is in recorded: each alert fires in its\n" +
 		"# state, after its time, and resolves with it.\nrule_files: [rules.yaml]\nevaluation_interval: 1m\ntests:\n"
 	for _, r := range rules {
@@ -49,10 +47,7 @@ func TestRecorded(t *testing.T) {
 		}
 		text += played(r, rules, kept)
 	}
-	files, err := os.ReadDir(filepath.Join(root, "packaging/prometheus/recorded"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := hosttest.Need(os.ReadDir(filepath.Join(root, "packaging/prometheus/recorded")))(t)
 	for _, f := range files {
 		is := func(r Rule) bool { return r.Name+".prom" == f.Name() }
 		if !slices.ContainsFunc(rules, is) {
@@ -168,20 +163,14 @@ func growing(at timing) string {
 // What rules_test.yaml has no alert fire for are series that daemons have served, with invented
 // values.
 func TestInvented(t *testing.T) {
-	rules, err := Rules(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := hosttest.Need(Rules(root))(t)
 	served, read := Samples{}, 0
 	for _, r := range rules {
 		kept, _ := r.Kept(root) // TestRecorded has the error
 		maps.Copy(served, kept.Well)
 		maps.Copy(served, kept.State)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "packaging/prometheus/rules_test.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := hosttest.Need(os.ReadFile(root + "/packaging/prometheus/rules_test.yaml"))(t)
 	ours := regexp.MustCompile(`instance="a",job="hostpath-provisioner",?`)
 	for _, m := range regexp.MustCompile(`'(hostpath_[^']*)'`).FindAllSubmatch(text, -1) {
 		series := strings.TrimSuffix(ours.ReplaceAllString(string(m[1]), ""), "{}")

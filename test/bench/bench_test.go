@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 func testSample(contender, kase string, repeat int, rate float64, p50 time.Duration, perClaim int) sample {
@@ -36,10 +38,7 @@ func TestReport(t *testing.T) {
 			testSample(nameDaemon, caseSingle, repeat, 50, 6*time.Millisecond, 2))
 	}
 	b.samples = append(b.samples, sample{contender: nameShipped, kase: caseBurst, err: errors.New("the process ended\nand more")})
-	want, err := os.ReadFile(filepath.Join("testdata", "report.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := hosttest.Need(os.ReadFile(filepath.Join("testdata", "report.txt")))(t)
 	if got := b.report(); got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -62,10 +61,7 @@ func TestClusterReport(t *testing.T) {
 		of(nameDaemon, 6.5, 6.5, 20, 11*time.Second, 4)
 	}
 	b.samples = append(b.samples, sample{contender: nameBound, kase: caseCluster, err: errors.New("3 of 10 are done: not in time\nand more")})
-	want, err := os.ReadFile(filepath.Join("testdata", "cluster.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := hosttest.Need(os.ReadFile(filepath.Join("testdata", "cluster.txt")))(t)
 	if got := b.clusterReport(); got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

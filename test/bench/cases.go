@@ -39,8 +39,8 @@ func (b *bench) ownCases() []string {
 func (b *bench) measure(ctx context.Context) error {
 	// The volume binder's work would compete for the same processors and blur the comparison, for all
 	// contenders alike but not equally.
-	ctx, a := harness.Got2(b.newEnvironment(ctx, b.contenders, harness.QuietControllers,
-		"--apiserver-flag=--delete-collection-workers=8"))
+	ctx, a := b.newEnvironment(ctx, b.contenders, harness.QuietControllers,
+		"--apiserver-flag=--delete-collection-workers=8")
 	for repeat := range max(b.repeats, slowRepeats) {
 		for _, kase := range b.ownCases() {
 			for _, together := range b.groups(kase, repeat) {

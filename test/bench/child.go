@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
@@ -135,31 +136,17 @@ type writer struct {
 }
 
 // startWriter starts it for a volume that the pod has mounted.
-func startWriter(target, cgroup string) (*writer, error) {
+func startWriter(target, cgroup string) *writer {
 	cmd := exec.Command("/proc/self/exe", writerCommand, target)
-	started, err := hosttest.PutInCgroup(cgroup, cmd)
-	if err != nil {
-		return nil, err
-	}
-	defer started()
+	defer harness.Got(hosttest.PutInCgroup(cgroup, cmd))()
 	cmd.Stderr = os.Stderr
-	ask, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	said, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	child, err := process.Start(cmd)
-	return &writer{child, ask, bufio.NewReader(said)}, err
+	ask, said := harness.Got(cmd.StdinPipe()), harness.Got(cmd.StdoutPipe())
+	return &writer{harness.Got(process.Start(cmd)), ask, bufio.NewReader(said)}
 }
 
 // longest is the longest time between the ends of two writes since the last call.
 func (w *writer) longest() (time.Duration, error) {
-	if _, err := fmt.Fprintln(w.ask); err != nil {
-		return 0, err
-	}
+	harness.Got(fmt.Fprintln(w.ask))
 	line, err := w.said.ReadString('\n')
 	if err != nil {
 		return 0, fmt.Errorf("the writer ended: %w", err)

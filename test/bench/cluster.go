@@ -59,7 +59,8 @@ func (b *bench) inCluster() []string {
 }
 
 func (b *bench) runCluster(ctx context.Context, contender string, repeat int) error {
-	ctx, a := harness.Got2(b.newEnvironment(ctx, []string{contender}, "--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0"))
+	ctx, a := b.newEnvironment(ctx, []string{contender},
+		"--kcm-qps=0", "--kcm-burst=0", "--scheduler-qps=0")
 	err := b.onFixtures(ctx, a, []string{contender}, caseCluster, repeat, func(ctx context.Context, all []*running) {
 		all[0].fault = harness.Outcome(func() error { return all[0].asUser(ctx) })
 	})

@@ -50,35 +50,25 @@ func (a *environment) collect(ctx context.Context) error {
 
 // newEnvironment starts a control plane for these contenders. The context that it returns ends when
 // the environment is unfit.
-func (b *bench) newEnvironment(ctx context.Context, contenders []string, args ...string) (context.Context, *environment, error) {
-	dir, err := os.MkdirTemp("", "hostpath-provisioner-bench-")
-	if err != nil {
-		return ctx, nil, err
-	}
+func (b *bench) newEnvironment(
+	ctx context.Context, contenders []string, args ...string,
+) (context.Context, *environment) {
+	dir := harness.Got(os.MkdirTemp("", "hostpath-provisioner-bench-"))
 	b.Cleanup(func() error { return os.RemoveAll(dir) })
-	audit, auditArgs, err := harness.NewAuditLog(dir, auditPolicy)
-	if err != nil {
-		return ctx, nil, err
-	}
-	c, err := cluster.Start(ctx, cluster.Options{
+	audit, auditArgs := harness.Got2(harness.NewAuditLog(dir, auditPolicy))
+	c := harness.Got(cluster.Start(ctx, cluster.Options{
 		Dir: filepath.Join(dir, "cluster"), Env: []string{seldomCollects}, ExtraArgs: append(auditArgs, args...),
-	})
-	if err != nil {
-		return ctx, nil, err
-	}
+	}))
 	b.Cleanup(c.Stop)
 	ctx, cancel := context.WithCancelCause(ctx)
 	b.Cleanup(func() error { cancel(nil); return nil })
 	a := &environment{dir: dir, cluster: c, observer: newObserver(), audit: audit, failed: cancel}
 	config := c.Config()
 	config.ContentType = runtime.ContentTypeProtobuf
-	if a.client, err = kubernetes.NewForConfig(config); err != nil {
-		return ctx, nil, err
-	}
-	if err := a.identities(ctx, b, contenders); err != nil {
-		return ctx, nil, err
-	}
-	return ctx, a, a.observer.watch(ctx, a.client, cancel)
+	a.client = harness.Got(kubernetes.NewForConfig(config))
+	harness.Check(a.identities(ctx, b, contenders))
+	a.observer.watch(ctx, a.client, cancel)
+	return ctx, a
 }
 
 // othersRights are the floor's and the library's: an identity of the same kind as the daemon's,
@@ -256,7 +246,7 @@ func (b *bench) newFixture(ctx context.Context, a *environment, contender, purpo
 	name := fmt.Sprintf("bench-%s-%s-%d", contender, purpose, repeat)
 	f := &fixture{contender: contender, name: name, dir: filepath.Join(a.dir, name), kubeconfig: a.kubeconfig[contender]}
 	harness.Check(os.Mkdir(f.dir, 0o700))
-	image := b.mkfs(f.dir)
+	image := b.mkfs()
 	f.image = image.File
 	if isDaemon(contender) {
 		harness.Check(f.prepare(b, image))
@@ -270,7 +260,7 @@ func (b *bench) newFixture(ctx context.Context, a *environment, contender, purpo
 
 // mkfs makes an empty filesystem whose kernel threads have nothing left to initialize. ext4 are
 // further arguments for that one.
-func (b *bench) mkfs(dir string, ext4 ...string) hosttest.Image {
+func (b *bench) mkfs(ext4 ...string) hosttest.Image {
 	var args []string
 	if b.fs == "ext4" {
 		args = append([]string{"-E", "lazy_itable_init=0,lazy_journal_init=0"}, ext4...)

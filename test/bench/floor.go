@@ -22,6 +22,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/harness"
 )
 
 // floorCommand makes this program the bare client.
@@ -51,7 +52,8 @@ func floorMain(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := f.run(ctx, *kubeconfig); err != nil && ctx.Err() == nil {
+	err := harness.Outcome(func() error { return f.run(ctx, *kubeconfig) })
+	if err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		return 1
 	}
@@ -61,9 +63,7 @@ func floorMain(args []string) int {
 func (f *floor) run(ctx context.Context, kubeconfig string) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	if err := f.connect(ctx, kubeconfig); err != nil {
-		return err
-	}
+	f.connect(ctx, kubeconfig)
 	work := make(chan *corev1.PersistentVolumeClaim, 10000)
 	for range floorWorkers {
 		go func() {
@@ -74,44 +74,28 @@ func (f *floor) run(ctx context.Context, kubeconfig string) error {
 			}
 		}()
 	}
-	if err := f.follow(ctx, work); err != nil {
-		return err
-	}
+	harness.Check(f.follow(ctx, work))
 	return context.Cause(ctx)
 }
 
-func (f *floor) connect(ctx context.Context, kubeconfig string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
-	}
+func (f *floor) connect(ctx context.Context, kubeconfig string) {
+	config := harness.Got(clientcmd.BuildConfigFromFlags("", kubeconfig))
 	config.QPS = -1
 	config.ContentType = runtime.ContentTypeProtobuf
-	if f.client, err = kubernetes.NewForConfig(config); err != nil {
-		return err
-	}
-	class, err := f.client.StorageV1().StorageClasses().Get(ctx, f.provisioner, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	node, err := f.client.CoreV1().Nodes().Get(ctx, f.node, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
+	f.client = harness.Got(kubernetes.NewForConfig(config))
+	classes, nodes := f.client.StorageV1().StorageClasses(), f.client.CoreV1().Nodes()
+	class := harness.Got(classes.Get(ctx, f.provisioner, metav1.GetOptions{}))
+	node := harness.Got(nodes.Get(ctx, f.node, metav1.GetOptions{}))
 	f.facts = plan.ClaimFacts{Class: class, RequestFacts: plan.RequestFacts{
 		Self: plan.Self{Provisioner: f.provisioner, Node: f.node}, NodeLabels: node.Labels,
 		Pool: plan.Pool{Name: poolName, Path: f.pool, Source: plan.SourceHostPath},
 	}}
-	return nil
 }
 
 // follow hands out each claim of this node once.
 func (f *floor) follow(ctx context.Context, work chan<- *corev1.PersistentVolumeClaim) error {
 	claims := f.client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)
-	list, err := claims.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
+	list := harness.Got(claims.List(ctx, metav1.ListOptions{}))
 	done := map[types.UID]bool{}
 	take := func(claim *corev1.PersistentVolumeClaim) {
 		if (plan.Self{Provisioner: f.provisioner, Node: f.node}).KeepClaim(claim) && claim.Annotations[plan.SelectedNode] == f.node && !done[claim.UID] {
@@ -122,10 +106,8 @@ func (f *floor) follow(ctx context.Context, work chan<- *corev1.PersistentVolume
 	for i := range list.Items {
 		take(&list.Items[i])
 	}
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: claims.Watch})
-	if err != nil {
-		return err
-	}
+	watcher := harness.Got(watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion,
+		&cache.ListWatch{WatchFuncWithContext: claims.Watch}))
 	for event := range watcher.ResultChan() {
 		if claim, ok := event.Object.(*corev1.PersistentVolumeClaim); ok && event.Type != watch.Deleted {
 			take(claim)

@@ -47,22 +47,17 @@ func newObserver() *observer {
 }
 
 // watch begins to observe and returns; ended is called with the reason why it cannot go on.
-func (o *observer) watch(ctx context.Context, client kubernetes.Interface, ended func(error)) error {
+func (o *observer) watch(ctx context.Context, client kubernetes.Interface, ended func(error)) {
 	core := client.CoreV1()
 	claims, volumes, pods := core.PersistentVolumeClaims(metav1.NamespaceAll), core.PersistentVolumes(), core.Pods(metav1.NamespaceAll)
-	have, err := claims.List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return err
-	}
+	have := harness.Got(claims.List(ctx, metav1.ListOptions{Limit: 1}))
 	for what, source := range map[string]cache.WatcherWithContext{
 		"claims":  &cache.ListWatch{WatchFuncWithContext: claims.Watch},
 		"volumes": &cache.ListWatch{WatchFuncWithContext: volumes.Watch},
 		"pods":    &cache.ListWatch{WatchFuncWithContext: pods.Watch},
 	} {
-		watcher, err := watchtools.NewRetryWatcherWithContext(ctx, have.ResourceVersion, source)
-		if err != nil {
-			return err
-		}
+		watcher := harness.Got(watchtools.NewRetryWatcherWithContext(
+			ctx, have.ResourceVersion, source))
 		go func() {
 			for event := range watcher.ResultChan() {
 				o.event(event, time.Now())
@@ -70,7 +65,6 @@ func (o *observer) watch(ctx context.Context, client kubernetes.Interface, ended
 			ended(fmt.Errorf("the observer's watch of %s ended", what))
 		}()
 	}
-	return nil
 }
 
 func (o *observer) event(event watch.Event, now time.Time) {

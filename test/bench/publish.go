@@ -36,25 +36,18 @@ type mountings struct{ mounts, unmounts []time.Duration }
 // measurePublish mounts by turns, so that both have the same machine. Neither a cluster nor a
 // daemon is there.
 func (b *bench) measurePublish(ctx context.Context) {
-	dir := hosttest.Dir(b)
-	pool, root := filepath.Join(dir, poolName), filepath.Join(dir, "k")
-	d, err := rig.New(rig.Options{Binary: b.daemon, Dir: dir, Config: fmt.Sprintf("node = \"a\"\n[pool.%s]\npath = %q\nimmutable = \"off\"\n", poolName, pool)})
-	b.Must(err, "configuring the service")
-	b.Must(os.Mkdir(pool, 0o700), "making the mount point")
-	b.mkfs(pool).Mount(b, pool)
-	const pv = "pvc-00000000-0000-4000-8000-000000000001"
-	b.Must(csinode.MakePool(ctx, poolName, pool, pv, 0o777), "making a volume")
-	s := b.NodeService(csinode.Options{Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log")})
-	b.Must(s.Start(), "starting the service")
+	s, pool, _ := b.nodeService(ctx, b.mkfs(), false)
 	var bare, service mountings
-	of := csinode.Of(pv, poolName, filepath.Join(pool, pv))
+	of := csinode.Of(source, poolName, filepath.Join(pool, source))
 	for range b.publishes {
-		target := s.Target("bare", pv)
+		target := s.Target("bare", source)
 		b.Must(os.MkdirAll(filepath.Dir(target), 0o750), "making a pod's directory")
 		bare.add(b, func() error {
-			return errors.Join(os.Mkdir(target, 0o750), unix.Mount(filepath.Join(pool, pv), target, "", unix.MS_BIND, ""))
+			return errors.Join(os.Mkdir(target, 0o750),
+				unix.Mount(filepath.Join(pool, source), target, "", unix.MS_BIND, ""))
 		}, func() error { return errors.Join(unix.Unmount(target, 0), os.Remove(target)) })
-		service.add(b, func() error { return s.Publish(b.Soon(), "pod", of) }, func() error { return s.Unpublish(b.Soon(), "pod", pv) })
+		service.add(b, func() error { return s.Publish(b.Soon(), "pod", of) },
+			func() error { return s.Unpublish(b.Soon(), "pod", source) })
 	}
 	var first []time.Duration
 	for range serviceRestarts {
@@ -68,6 +61,30 @@ func (b *bench) measurePublish(ctx context.Context) {
 	fmt.Fprintf(b.out, "restart of the service: p50 %s, longest %s until it responds to kubelet's registration, which its sockets outlive\n",
 		quantile(first, 0.50).Round(time.Millisecond), first[len(first)-1].Round(time.Millisecond))
 	fmt.Fprintf(b.out, "the service has %d MiB\n", status["VmRSS"]>>10)
+}
+
+// nodeService starts the node service, which may pause pods, for a new pool with a volume.
+func (b *bench) nodeService(
+	ctx context.Context, image hosttest.Image, pauses bool,
+) (s *csinode.Service, pool, root string) {
+	dir := hosttest.Dir(b)
+	pool, root = filepath.Join(dir, poolName), filepath.Join(dir, "k")
+	config := fmt.Sprintf("node = \"a\"\nkubelet_root = %q\n[pool.%s]\npath = %q\n"+
+		"immutable = \"off\"\n", root, poolName, pool)
+	if pauses {
+		config += "source = \"csi\"\nsnapshots = \"paused\"\npause_limit = \"10s\"\n"
+	}
+	d := harness.Need(rig.New(rig.Options{Binary: b.daemon, Dir: dir, Config: config}))(b,
+		"configuring the service")
+	b.Must(os.Mkdir(pool, 0o700), "making the mount point")
+	image.Mount(b, pool)
+	b.Must(csinode.MakePool(ctx, poolName, pool, source, 0o777), "making a volume")
+	s = b.NodeService(csinode.Options{
+		Root: root, Driver: plan.DefaultProvisioner, Command: d.Command,
+		Log: filepath.Join(dir, "log"), Pauses: pauses,
+	})
+	b.Must(s.Start(), "starting the service")
+	return s, pool, root
 }
 
 // serviceRestarts are how often the service is restarted. How long kubelet takes after its own
@@ -146,29 +163,18 @@ func (b *bench) measureSnapshot(ctx context.Context) {
 }
 
 func (b *bench) newSnapshots(ctx context.Context, fstype string) *snapshots {
-	dir := hosttest.Dir(b)
-	s := &snapshots{bench: b, path: filepath.Join(dir, poolName)}
-	root := filepath.Join(dir, "k")
-	d, err := rig.New(rig.Options{Binary: b.daemon, Dir: dir, Config: fmt.Sprintf(
-		"node = \"a\"\nkubelet_root = %q\n[pool.%s]\npath = %q\nimmutable = \"off\"\nsource = \"csi\"\nsnapshots = \"paused\"\npause_limit = \"10s\"\n", root, poolName, s.path)})
-	b.Must(err, "configuring the service")
-	b.Must(os.Mkdir(s.path, 0o700), "making the mount point")
-	hosttest.Mkfs(b, fstype, poolMiB).Mount(b, s.path)
-	b.Must(csinode.MakePool(ctx, poolName, s.path, source, 0o777), "making a volume")
-	b.Must(fillSource(filepath.Join(s.path, source), b.snapshotFiles), "filling it")
+	s := &snapshots{bench: b}
+	node, path, root := b.nodeService(ctx, hosttest.Mkfs(b, fstype, poolMiB), true)
+	s.path = path
+	fillSource(filepath.Join(s.path, source), b.snapshotFiles)
 	s.pool = volume.New(volume.Options{Name: poolName, Path: s.path})
 	s.id = harness.Need(pool.IdentityOf(s.path))(b, "looking at the pool")
-	node := b.NodeService(csinode.Options{
-		Root: root, Driver: plan.DefaultProvisioner, Command: d.Command, Log: filepath.Join(dir, "log"), Pauses: true,
-	})
-	b.Must(node.Start(), "starting the service")
 	b.Must(node.Publish(b.Soon(), writerPod, csinode.Of(source, poolName, filepath.Join(s.path, source))), "publishing")
 	s.client = pause.Client{Socket: pause.SocketPath(root, plan.DefaultProvisioner)}
 	cgroup, remove, err := hosttest.MakeCgroup(fmt.Sprintf("hostpath-bench-%d/kubepods/pod%s", os.Getpid(), writerPod))
 	b.Cleanup(remove)
 	b.Must(err, "making a cgroup")
-	s.writer, err = startWriter(node.Target(writerPod, source), cgroup)
-	b.Must(err, "starting the writer")
+	s.writer = startWriter(node.Target(writerPod, source), cgroup)
 	b.Cleanup(s.writer.stop)
 	return s
 }
@@ -177,21 +183,16 @@ func (b *bench) newSnapshots(ctx context.Context, fstype string) *snapshots {
 const perDirectory = 100
 
 // fillSource makes the volume's files.
-func fillSource(top string, files int) error {
+func fillSource(top string, files int) {
 	data := make([]byte, 4096)
 	for i := range files {
 		dir := filepath.Join(top, strconv.Itoa(i/perDirectory))
 		if i%perDirectory == 0 {
-			if err := os.Mkdir(dir, 0o755); err != nil {
-				return err
-			}
+			harness.Check(os.Mkdir(dir, 0o755))
 		}
-		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), data, 0o644); err != nil {
-			return err
-		}
+		harness.Check(os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), data, 0o644))
 	}
 	unix.Sync()
-	return nil
 }
 
 // measure copies by turns, and prints what it took.
@@ -233,8 +234,7 @@ func middleAndMost(all []time.Duration) string {
 
 // stall is the longest time between two writes since the last call.
 func (s *snapshots) stall() time.Duration {
-	longest := harness.Need(s.writer.longest())(s, "asking the writer")
-	return longest
+	return harness.Need(s.writer.longest())(s, "asking the writer")
 }
 
 // copy copies the volume in a way. Each ends with the copy on stable storage.
@@ -277,9 +277,7 @@ func (s *snapshots) remove(ctx context.Context, way, name string) error {
 	if way == wayCp {
 		return os.RemoveAll(filepath.Join(s.path, name))
 	}
-	if err := s.pool.Undo(ctx, s.id, name); err != nil {
-		return err
-	}
+	harness.Check(s.pool.Undo(ctx, s.id, name))
 	_, err := s.pool.Purge(ctx, s.id, name)
 	return err
 }

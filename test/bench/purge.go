@@ -47,8 +47,7 @@ func (b *bench) measurePurge(ctx context.Context) error {
 			slices.Reverse(order)
 		}
 		for _, do := range order {
-			got := harness.Got(b.removal(ctx, do, b.files, 0))
-			took[do] = got
+			took[do] = harness.Got(b.removal(ctx, do, b.files, 0))
 		}
 		ratios = append(ratios, took[doPurge].Took.Seconds()/took[doRm].Took.Seconds())
 		work = append(work, took[doPurge].CPU.Seconds()/took[doRm].CPU.Seconds())
@@ -88,15 +87,13 @@ func (b *bench) purgeCreates(ctx context.Context) error {
 
 // removal fills a volume on a new filesystem, and has it removed.
 func (b *bench) removal(ctx context.Context, do string, files, creates int) (purged, error) {
-	image := b.mkfs(hosttest.Dir(b), "-N", strconv.Itoa(files+files/10+2*purgeCreates+10_000))
+	image := b.mkfs("-N", strconv.Itoa(files+files/10+2*purgeCreates+10_000))
 	path := hosttest.PoolMount(b, image)
 	defer func() {
 		hosttest.Unmount(b, path)
 		os.Remove(image.File)
 	}()
-	if _, err := b.purgeChild(ctx, path, doFill, files, 0); err != nil {
-		return purged{}, err
-	}
+	harness.Got(b.purgeChild(ctx, path, doFill, files, 0))
 	return b.purgeChild(ctx, path, do, 0, creates)
 }
 
@@ -151,7 +148,11 @@ func purgeMain(args []string) int {
 	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &c.purgeOrder) != nil {
 		return 2
 	}
-	result, err := c.run(context.Background())
+	var result purged
+	err := harness.Outcome(func() (err error) {
+		result, err = c.run(context.Background())
+		return err
+	})
 	if err = errors.Join(err, json.NewEncoder(os.Stdout).Encode(result)); err != nil {
 		fmt.Fprintln(os.Stderr, "purge:", err)
 		return 1
@@ -161,9 +162,7 @@ func purgeMain(args []string) int {
 
 func (c *purgeChild) run(ctx context.Context) (result purged, err error) {
 	c.Pool = volume.New(volume.Options{Name: poolName, Path: c.Path})
-	if c.id, err = pool.IdentityOf(c.Path); err != nil {
-		return result, err
-	}
+	c.id = harness.Got(pool.IdentityOf(c.Path))
 	if c.Do == doFill {
 		return result, c.fill(ctx)
 	}
@@ -203,33 +202,22 @@ func (c *purgeChild) spec(pv string) volume.Spec {
 // fill makes the volume with files in directories of a thousand, of which each tenth has a block,
 // and gives it to the trash.
 func (c *purgeChild) fill(ctx context.Context) error {
-	if err := c.InitMarker(ctx, c.id, []byte("{\"version\": 1}\n")); err != nil {
-		return err
-	}
-	top, err := c.Create(ctx, c.id, c.spec(benchVolume))
-	if err != nil {
-		return err
-	}
+	harness.Check(c.InitMarker(ctx, c.id, []byte("{\"version\": 1}\n")))
+	top := harness.Got(c.Create(ctx, c.id, c.spec(benchVolume)))
 	dir := ""
 	for i := range c.Files {
 		if i%1000 == 0 {
 			dir = filepath.Join(top, strconv.Itoa(i/1000))
-			if err := os.Mkdir(dir, 0o777); err != nil {
-				return err
-			}
+			harness.Check(os.Mkdir(dir, 0o777))
 		}
 		var data []byte
 		if i%10 == 0 {
 			data = []byte("data")
 		}
-		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), data, 0o600); err != nil {
-			return err
-		}
+		harness.Check(os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), data, 0o600))
 	}
 	unix.Sync()
-	if err := c.Trash(ctx, c.id, benchVolume); err != nil {
-		return err
-	}
+	harness.Check(c.Trash(ctx, c.id, benchVolume))
 	return c.Discard(ctx, c.id, benchVolume)
 }
 
@@ -260,9 +248,7 @@ func (c *purgeChild) createBeside(ctx context.Context, removed chan error) (took
 	defer func() { slices.Sort(took) }()
 	for i := range c.Creates {
 		began := time.Now()
-		if _, err := c.Create(ctx, c.id, c.spec(fmt.Sprintf("pvc-%s-%d", c.Do, i))); err != nil {
-			return took, err
-		}
+		harness.Got(c.Create(ctx, c.id, c.spec(fmt.Sprintf("pvc-%s-%d", c.Do, i))))
 		select {
 		case err := <-removed:
 			return took, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/process"
 )
@@ -23,17 +24,12 @@ func TestMain(m *testing.M) {
 // What README.md plays is what the demonstration prints today, but for times, numbers and names
 // that are made by chance.
 func TestRecording(t *testing.T) {
-	kept, err := os.ReadFile("../../docs/pictures/demo.cast")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := hosttest.Need(os.ReadFile("../../docs/pictures/demo.cast"))(t)
 	var recorded strings.Builder
 	events := strings.Split(strings.TrimSpace(string(kept)), "\n")
 	for _, event := range events[1:] {
 		var line string
-		if err := json.Unmarshal([]byte(event), &[]any{new(any), new(any), &line}); err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, json.Unmarshal([]byte(event), &[]any{new(any), new(any), &line}))
 		recorded.WriteString(strings.ReplaceAll(line, "\r", ""))
 	}
 	var out strings.Builder

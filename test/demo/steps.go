@@ -139,7 +139,7 @@ func (e *environment) apply(ctx context.Context, name, size string) *corev1.Pers
 	pod := cluster.Pod(e.namespace, name, name)
 	if !e.own {
 		pod.Spec.NodeSelector = nil
-		pod.Spec.Affinity = onNode(e.node)
+		pod.Spec.Affinity = cluster.OnNodes(e.node)
 		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 		c := &pod.Spec.Containers[0]
 		c.Image, c.ImagePullPolicy = cmp.Or(os.Getenv("IMAGE"), "busybox"), corev1.PullIfNotPresent
@@ -324,14 +324,6 @@ func (e *environment) removeAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func onNode(node string) *corev1.Affinity {
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
-			Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node},
-		}}}},
-	}}}
 }
 
 func random() string {

@@ -115,11 +115,7 @@ func adoptedByBoth(
 // entries are the names in a directory, sorted.
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	all, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range all {
+	for _, e := range need(os.ReadDir(dir))(t) {
 		names = append(names, e.Name())
 	}
 	return names
@@ -162,9 +158,7 @@ func TestAdoptBindMounts(t *testing.T) {
 	elsewhere := hosttest.Dir(w)
 	bind := func(from, to string) {
 		w.Must(os.MkdirAll(to, 0o755))
-		if out, err := exec.Command("mount", "--bind", from, to).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		hosttest.Mount(t, "--bind", from, to)
 		t.Cleanup(func() { exec.Command("umount", to).Run() })
 	}
 	p := peerNamed("kubevirt")

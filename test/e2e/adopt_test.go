@@ -123,8 +123,7 @@ func TestAdoptUndo(t *testing.T) {
 		}
 	}
 	// What is given up has no owner: a claim that goes takes nothing along.
-	w.DeleteClaim("rancher")
-	w.Phase(volumes[5].Name, corev1.VolumeReleased)
+	w.Releases("rancher", volumes[5].Name)
 	h.made("later", w.Class("c", immediate)) // the daemon has seen what came before it
 	need(os.Stat(filepath.Join(cluster.PathOf(volumes[5]), "data")))(w)
 }
@@ -259,8 +258,7 @@ func TestAdoptTraps(t *testing.T) {
 		pv.Spec.NodeAffinity = cluster.Affinity(corev1.LabelHostname, other.node)
 	})
 	released := kubevirt.made(h, "released")
-	w.DeleteClaim("released")
-	w.Phase(released.Name, corev1.VolumeReleased)
+	w.Releases("released", released.Name)
 	volumes = append(volumes, released)
 
 	tree := h.tree()

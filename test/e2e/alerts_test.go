@@ -81,12 +81,10 @@ func TestEventsAreDropped(t *testing.T) {
 	var once sync.Once
 	open := func() { once.Do(func() { close(held) }) }
 	defer open()
-	door.instead(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/events") {
-			select {
-			case <-held:
-			case <-r.Context().Done():
-			}
+	door.on(http.MethodPost, "/events", func(_ http.ResponseWriter, r *http.Request) bool {
+		select {
+		case <-held:
+		case <-r.Context().Done():
 		}
 		return false
 	})

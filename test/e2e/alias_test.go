@@ -37,7 +37,7 @@ func TestAliasClasses(t *testing.T) {
 		{"rancher", "rancher.io/local-path", fixture.Parameters("nodePath", h.mount), peerNamed("rancher").directory, map[string]string{"local.path.provisioner/selected-node": h.node}},
 	} {
 		t.Run(c.system, func(t *testing.T) {
-			class := w.classOf(w.Namespace+"-"+c.system, c.provisioner, wait, c.params)
+			class := w.ClassOf(c.provisioner, c.system, wait, c.params)
 			w.claim(c.system, class, "1Mi", annotate(provisionOnNode, h.node))
 			w.claim(c.system+"-back", class, "1Mi", annotate(provisionOnNode, h.node))
 			pv, back := w.Bound(c.system), w.Bound(c.system+"-back")
@@ -63,8 +63,7 @@ func TestAliasClasses(t *testing.T) {
 				t.Errorf("given up as %+v", now.ObjectMeta)
 			}
 			// The old program does its part: the directory goes, then the object.
-			w.DeleteClaim(c.system + "-back")
-			w.Phase(back.Name, corev1.VolumeReleased)
+			w.Releases(c.system+"-back", back.Name)
 			w.Must(os.Remove(cluster.PathOf(back)))
 			w.RemovesVolume(back.Name)
 			h.wantTree()
@@ -86,7 +85,8 @@ func TestAliasRefusals(t *testing.T) {
 		"pattern": {"rancher.io/local-path", []string{"pathPattern", "{{ .PVC.Name }}"}, "BadParameter", `parameter "pathPattern" of rancher`},
 		"unknown": {"hostpath", []string{"pvdir", h.mount}, "UnknownParameter", `unknown parameter "pvdir"`},
 	} {
-		claim := w.claim(name, w.classOf(w.Namespace+"-"+name, c.provisioner, wait, fixture.Parameters(c.params...)), "1Mi", annotate(provisionOnNode, h.node))
+		class := w.ClassOf(c.provisioner, name, wait, fixture.Parameters(c.params...))
+		claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
 		w.refused(claim, c.reason, c.says)
 	}
 	h.wantTree()
@@ -101,7 +101,7 @@ func TestSingleNode(t *testing.T) {
 	h := w.newHost("a", "[pool.plain]\npath = \""+dir+"\"\nrequire_mount = false\nreserve = \"1Ti\"\nreclaim_policy = \"Retain\"").aliased("hostpath")
 	h.call("prepare", "plain").Ends(0)
 	h.run()
-	class := w.classOf(w.Namespace+"-plain", "hostpath", immediate, fixture.Parameters("pool", "plain"))
+	class := w.ClassOf("hostpath", "plain", immediate, fixture.Parameters("pool", "plain"))
 	claim := w.claim("data", class, "1Mi", annotate(provisionOnNode, h.node))
 	w.refused(claim, "PoolClosed", "reserve")
 	h.edit(`reserve = "1Ti"`, `reserve = "1Mi"`)
@@ -113,7 +113,6 @@ func TestSingleNode(t *testing.T) {
 	if want := filepath.Join(dir, w.Namespace+"-data-"+pv.Name); cluster.PathOf(pv) != want {
 		t.Errorf("path %s, want %s", cluster.PathOf(pv), want)
 	}
-	w.DeleteClaim("data")
-	w.Phase(pv.Name, corev1.VolumeReleased)
+	w.Releases("data", pv.Name)
 	need(os.Stat(cluster.PathOf(pv)))(w)
 }

@@ -14,8 +14,7 @@ import (
 // volumes there, and a volume that waits there for its removal, what can be done, and counts them.
 // The claim of a node that is well is told nothing.
 func TestNodeAway(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	class := w.Class("c", immediate)
 	gone, silent := w.newHost("gone").run(), w.newHost("silent").run()
 	well := w.newHost("well").serving().run()

@@ -35,8 +35,7 @@ func TestBackup(t *testing.T) {
 	one, two, released := h.made("one", class), h.made("two", class), h.made("released", class)
 	w.Retain(released.Name)
 	w.held(released.Name, false)
-	w.DeleteClaim("released")
-	w.Phase(released.Name, "Released")
+	w.Releases("released", released.Name)
 	commands := need(pages.Open(rig.Root()).Take("operation.md", "Backups", "sh"))(w)
 	if len(commands) != 2 || commands[0].Text != "hostpath-provisioner backup > volumes.json\n" {
 		t.Fatalf("the page has %q", commands)

@@ -203,9 +203,7 @@ func (b *backups) tree(dir string) (all []string) {
 		}
 		name, _ := filepath.Rel(dir, path)
 		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil {
-			return err
-		}
+		b.w.Must(unix.Lstat(path, &st))
 		line := fmt.Sprintf("%s %o %d:%d", name, st.Mode, st.Uid, st.Gid)
 		if path != dir { // whose time is that of the restore
 			line += fmt.Sprintf(" %d.%09d", st.Mtim.Sec, st.Mtim.Nsec)
@@ -217,40 +215,29 @@ func (b *backups) tree(dir string) (all []string) {
 			line += fmt.Sprintf(" holes %t", st.Blocks*512 < st.Size/2)
 		}
 		if d.Type()&fs.ModeSymlink != 0 {
-			target, err := os.Readlink(path)
-			all = append(all, line+" "+target)
-			return err
+			all = append(all, line+" "+need(os.Readlink(path))(b.w))
+			return nil
 		}
 		if d.Type().IsRegular() {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			line += fmt.Sprintf(" %x", sha256.Sum256(data))
+			line += fmt.Sprintf(" %x", sha256.Sum256(need(os.ReadFile(path))(b.w)))
 		}
-		attributes, err := attributesOf(path)
-		all = append(all, line+attributes)
-		return err
+		all = append(all, line+b.attributes(path))
+		return nil
 	}))
 	return all
 }
 
-// attributesOf are the extended attributes of what is no link, sorted.
-func attributesOf(path string) (all string, err error) {
+// attributes are the extended attributes of what is no link, sorted.
+func (b *backups) attributes(path string) (all string) {
+	b.w.Helper()
 	list := make([]byte, 4096)
-	n, err := unix.Llistxattr(path, list)
-	if err != nil {
-		return "", err
-	}
+	n := need(unix.Llistxattr(path, list))(b.w)
 	keys := strings.FieldsFunc(string(list[:n]), func(r rune) bool { return r == 0 })
 	slices.Sort(keys)
 	for _, key := range keys {
 		value := make([]byte, 4096)
-		n, err := unix.Lgetxattr(path, key, value)
-		if err != nil {
-			return "", err
-		}
+		n := need(unix.Lgetxattr(path, key, value))(b.w)
 		all += fmt.Sprintf(" %s=%x", key, value[:n])
 	}
-	return all, nil
+	return all
 }

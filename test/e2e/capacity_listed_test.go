@@ -15,8 +15,7 @@ import (
 // server's words; the other classes are published as before; and when the list has it, all is well
 // without a restart.
 func TestClassThatThePoliciesDoNotList(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	h := w.newHost("a").run()
 	class := w.Class("listed", wait)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
@@ -33,16 +32,10 @@ func TestClassThatThePoliciesDoNotList(t *testing.T) {
 	})
 	later := w.Class("later", wait)
 	h.call("status").Becomes("the class is not in the list")
-	claim := w.claim("data", later, "1Mi")
-	w.pod("user", []string{h.node}, "data")
-	event := need(w.WaitEvent(w.unhurried(), claim, "APIRefused"))(w)
-	for _, part := range []string{later, "the class is not in the list", "finds no room"} {
-		if !strings.Contains(event.Message, part) {
-			t.Errorf("the claim is told %q, without %q", event.Message, part)
-		}
-	}
-	w.claim("other", class, "1Mi")
-	w.pod("another", []string{h.node}, "other")
+	claim := w.wanted("data", later, "1Mi", h.node)
+	w.warned(w.unhurried(), claim, "APIRefused",
+		later, "the class is not in the list", "finds no room")
+	w.wanted("other", class, "1Mi", h.node)
 	w.Bound("other")
 	lists()
 	w.Bound("data")

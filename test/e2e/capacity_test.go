@@ -104,10 +104,9 @@ const largerThanAny = "larger-than-any"
 func (w *environment) awaitCompared(class string, nodes ...string) {
 	w.Helper()
 	w.Eventually("the driver has the scheduler compare", w.compared)
-	w.claim(largerThanAny, class, "1Pi")
-	w.pod("compared", nodes, largerThanAny)
-	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("compared", "did not have enough free storage") })
-	w.deletePod("compared")
+	w.wanted(largerThanAny, class, "1Pi", nodes...)
+	w.awaitNoStorage(largerThanAny)
+	w.deletePod(largerThanAny)
 	w.DeleteClaim(largerThanAny)
 }
 
@@ -115,15 +114,13 @@ func (w *environment) awaitCompared(class string, nodes ...string) {
 // disk is not mounted is not chosen either. A node whose daemon publishes nothing can be chosen as
 // before. Without the driver nothing is compared.
 func TestSchedulerKnowsTheCapacity(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	class, now := w.Class("c", wait), w.Class("now", immediate)
 	small := w.newHost("small").run()
 	large := w.newHostOn(hosttest.Mkfs(t, "ext4", 256), "large").run()
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[small.node] > 60 && all[large.node] > 180 })
 	w.awaitCompared(class, small.node, large.node)
-	w.claim("data", class, "120Mi")
-	w.pod("user", []string{small.node, large.node}, "data")
+	w.wanted("data", class, "120Mi", small.node, large.node)
 	w.boundOn("data", large)
 	for line := range strings.Lines(small.Log()) {
 		if strings.Contains(line, "NotEnoughSpace") && strings.Contains(line, "claim="+w.Namespace+"/data ") {
@@ -134,14 +131,12 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 
 	hosttest.Unmount(t, large.mount)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[large.node] == 0 && all[small.node] > 60 })
-	w.claim("other", class, "10Mi")
-	w.pod("another", []string{small.node, large.node}, "other")
+	w.wanted("other", class, "10Mi", small.node, large.node)
 	w.boundOn("other", small)
 
 	// A pod that waits for space is woken when there is some.
-	w.claim("waits", class, "65Mi")
-	w.pod("waiting", []string{small.node}, "waits")
-	w.deletePod("another")
+	w.wanted("waits", class, "65Mi", small.node)
+	w.deletePod("other")
 	w.DeleteClaim("other")
 	w.Bound("waits")
 	if all := w.published(now); len(all) > 0 {
@@ -152,22 +147,19 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 // A node of an earlier version, or one that does not publish, gets volumes as before; and when no
 // node publishes any more nothing is compared.
 func TestNodeThatPublishesNothing(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	class := w.Class("c", wait)
 	silent := w.newHost("silent").quiet().run()
 	speaks := w.newHost("speaks").run()
 	w.Eventually("the scheduler compares", w.compared)
 	w.awaitPublished(class, func(all map[string]int64) bool { return len(all) == 2 && all[""] > 1<<40 && all[speaks.node] > 0 })
-	w.claim("data", class, "10Mi")
-	w.pod("user", []string{silent.node}, "data")
+	w.wanted("data", class, "10Mi", silent.node)
 	w.Bound("data")
 	speaks.Kill()
 	speaks.quiet().run()
 	w.Eventually("the scheduler compares nothing any more", func() bool { return !w.compared() })
 	w.awaitPublished(class, func(all map[string]int64) bool { return len(all) == 0 })
-	w.claim("later", class, "10Mi")
-	w.pod("last", []string{speaks.node}, "later")
+	w.wanted("later", class, "10Mi", speaks.node)
 	w.Bound("later")
 }
 
@@ -202,10 +194,8 @@ func (w *environment) raceForTheLastSpace() {
 	}
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[nodes[0]] > 0 && all[nodes[1]] > 0 && all[nodes[2]] > 0 })
 	w.Eventually("the scheduler compares", w.compared)
-	for i := range 30 {
-		name := fmt.Sprint("data-", i)
-		w.claim(name, class, "20Mi")
-		w.pod("user-"+fmt.Sprint(i), nodes, name)
+	for _, name := range numbered("data", 30) {
+		w.wanted(name, class, "20Mi", nodes...)
 	}
 	bound := func() (n int) {
 		list := listIn(w, w.pvcs())
@@ -220,9 +210,7 @@ func (w *environment) raceForTheLastSpace() {
 	w.Eventually("the other pods wait for storage", func() bool {
 		list := listIn(w, w.pods())
 		waiting := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-			return !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "did not have enough free storage")
-			})
+			return !refusedPod(&p, noStorage)
 		})
 		return len(waiting) == 21
 	})
@@ -245,30 +233,24 @@ func (w *environment) raceForTheLastSpace() {
 // other daemon, which stands still until it was said, does not say the same. A claim that fits
 // somewhere, or that may, is told nothing.
 func TestFitsOnNoNode(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	class := w.Class("c", wait)
 	a, b := w.newHost("a").run(), w.newHostOn(hosttest.Mkfs(t, "ext4", 192), "b").run()
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[a.node] > 60 && all[b.node] > 120 })
 	w.awaitCompared(class, a.node, b.node)
 	w.Must(b.Signal(syscall.SIGSTOP))
 	fits := w.claim("fits", class, "100Mi")
-	huge := w.claim("huge", class, "1Gi")
-	w.pod("user", []string{a.node, b.node}, "huge")
-	event := need(w.WaitEvent(w.unhurried(), huge, "NoNodeFits"))(w)
+	huge := w.wanted("huge", class, "1Gi", a.node, b.node)
+	w.warned(w.unhurried(), huge, "NoNodeFits", "it requests 1Gi, and of 2 nodes that publish",
+		"to a volume of class "+class+" is 1", " MiB, on "+b.node)
+	event := w.event(huge, "NoNodeFits")
 	w.Must(b.Signal(syscall.SIGCONT))
-	for _, want := range []string{"it requests 1Gi, and of 2 nodes that publish", "to a volume of class " + class + " is 1", " MiB, on " + b.node} {
-		if event.Type != corev1.EventTypeWarning || !strings.Contains(event.Message, want) {
-			t.Errorf("%s %q, want %q", event.Type, event.Message, want)
-		}
-	}
-	w.Eventually("the scheduler refuses the pod", func() bool { return w.refusedFor("user", "did not have enough free storage") })
+	w.awaitNoStorage("huge")
 
 	hosttest.Unmount(t, a.mount)
-	_, err := cluster.WaitFor(w.unhurried(), w.events(), event.Name, func(e *corev1.Event) bool {
+	need(cluster.WaitFor(w.unhurried(), w.events(), event.Name, func(e *corev1.Event) bool {
 		return strings.Contains(e.Message, " nothing can be had on "+a.node+" (NotMounted); open the closed pools, ")
-	})
-	w.Must(err)
+	}))(w)
 	// Node b, which stood still, may tell it of the claim by which it was compared, too.
 	told := listIn(w, w.events(), metav1.ListOptions{
 		FieldSelector: "reason=NoNodeFits,involvedObject.name!=" + largerThanAny})
@@ -284,8 +266,7 @@ func TestFitsOnNoNode(t *testing.T) {
 // A mistake in a class that waits for its consumer is told as what it is, and not as a lack of
 // room.
 func TestMistakenClassThatWaits(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	h := w.newHost("a").run()
 	class := w.Class("right", wait)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
@@ -298,21 +279,29 @@ func TestMistakenClassThatWaits(t *testing.T) {
 		wrong := w.Class(key, wait, func(c *storagev1.StorageClass) {
 			c.Parameters = map[string]string{key: told.value}
 		})
-		claim := w.claim(key, wrong, "1Mi")
-		w.pod(key, []string{h.node}, key)
-		event := need(w.WaitEvent(w.unhurried(), claim, told.reason))(w)
-		if !strings.Contains(event.Message, told.says) || strings.Contains(event.Message, "storage") {
-			t.Errorf("%s: %q", key, event.Message)
-		}
+		claim := w.wanted(key, wrong, "1Mi", h.node)
+		w.warned(w.unhurried(), claim, told.reason, told.says).Lacks("storage")
 	}
 }
+
+const noStorage = "did not have enough free storage"
 
 // refusedFor reports whether the scheduler says this of a pod.
 func (w *environment) refusedFor(pod, message string) bool {
 	w.Helper()
-	p := getIn(w, w.pods(), pod)
+	return refusedPod(getIn(w, w.pods(), pod), message)
+}
+
+// awaitNoStorage waits until the scheduler compares, and finds no room for a pod's claim.
+func (w *environment) awaitNoStorage(pod string) {
+	w.Helper()
+	w.Eventually("pod "+pod+" has no room", func() bool { return w.refusedFor(pod, noStorage) })
+}
+
+func refusedPod(p *corev1.Pod, message string) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, message)
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse &&
+			strings.Contains(c.Message, message)
 	})
 }
 
@@ -331,10 +320,8 @@ func TestSchedulerScoresByCapacity(t *testing.T) {
 		return all[small.node] > 60 && all[large.node] > 120 && all[""] > 1<<40
 	})
 	w.awaitCompared(class, small.node, large.node)
-	for i := range 3 {
-		name := fmt.Sprint("data-", i)
-		w.claim(name, class, "10Mi")
-		w.pod("user-"+name, nodes, name)
+	for _, name := range numbered("data", 3) {
+		w.wanted(name, class, "10Mi", nodes...)
 		if pv := w.Bound(name); pv.Labels["hostpath-provisioner/node"] == silent.node {
 			t.Errorf("%s is on %s, which publishes nothing", name, silent.node)
 		}
@@ -353,9 +340,8 @@ func TestManifestsDelete(t *testing.T) {
 	class, foreign := w.Class("c", wait), w.foreignDriver(h)
 	w.Eventually("the scheduler compares", w.compared)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
-	w.claim("data", class, "1Gi")
-	w.pod("user", nil, "data")
-	w.Eventually("the scheduler compares", func() bool { return w.refusedFor("user", "did not have enough free storage") })
+	w.wanted("data", class, "1Gi")
+	w.awaitNoStorage("data")
 	h.Kill()
 	w.kubectl(rig.Binary() + " manifests --delete | kubectl delete --ignore-not-found -f -")
 
@@ -367,27 +353,21 @@ func TestManifestsDelete(t *testing.T) {
 	if len(all.Items) != 1 || all.Items[0].Namespace != "default" || all.Items[0].StorageClassName != foreign {
 		t.Errorf("published: %+v", all.Items)
 	}
-	w.claim("foreign", foreign, "10Mi")
-	w.claim("foreign-huge", foreign, "1Gi")
-	for _, claim := range []string{"foreign", "foreign-huge"} {
-		w.pod("user-of-"+claim, nil, claim)
-	}
+	w.wanted("foreign", foreign, "10Mi")
+	w.wanted("foreign-huge", foreign, "1Gi")
 	given := func(c *corev1.PersistentVolumeClaim) bool { return c.Annotations[selectedNode] == h.node }
 	need(w.WaitClaim(w.Soon(), "default", "foreign", given))(w)
 	// The scheduler learns it after the API server, and tries a pod that it refused again after
 	// minutes, as the one of data.
 	for i, refused := 0, true; refused; i++ {
 		later := fmt.Sprint("later-", i)
-		w.claim(later, class, "1Gi")
-		w.pod("user-of-"+later, nil, later)
+		w.wanted(later, class, "1Gi")
 		w.Eventually("the scheduler decides about "+later, func() bool {
-			refused = w.refusedFor("user-of-"+later, "did not have enough free storage")
+			refused = w.refusedFor(later, noStorage)
 			return refused || given(w.get(later))
 		})
 	}
-	w.Eventually("what the other driver published is compared", func() bool {
-		return w.refusedFor("user-of-foreign-huge", "did not have enough free storage")
-	})
+	w.awaitNoStorage("foreign-huge") // what the other driver published is compared
 }
 
 // foreignDriver is another driver, which publishes 100 MiB for its class on the node of h. It
@@ -398,7 +378,7 @@ func (w *environment) foreignDriver(h *host) string {
 	createIn(w, w.Client().StorageV1().CSIDrivers(), &storagev1.CSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign.example"}, Spec: storagev1.CSIDriverSpec{StorageCapacity: &yes},
 	})
-	class := w.Class("foreign", wait, func(c *storagev1.StorageClass) { c.Provisioner = "foreign.example" })
+	class := w.ClassOf("foreign.example", "foreign", wait)
 	size := resource.MustParse("100Mi")
 	createIn(w, w.Client().StorageV1().CSIStorageCapacities(w.Namespace), &storagev1.CSIStorageCapacity{
 		ObjectMeta: metav1.ObjectMeta{Name: "foreign"}, StorageClassName: class, Capacity: &size, MaximumVolumeSize: &size,

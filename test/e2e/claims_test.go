@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -20,11 +19,9 @@ const (
 
 // The main job: a pod is scheduled, its claim gets a volume on that node, nothing else is there.
 func TestWaitForFirstConsumer(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	class := w.Class("c", wait)
-	claim := w.claim("data", class, "10Mi")
-	w.pod("user", []string{h.node}, "data")
+	claim := w.wanted("data", class, "10Mi", h.node)
 	pv := w.Bound("data")
 
 	if want := "pvc-" + string(claim.UID); pv.Name != want {
@@ -46,15 +43,14 @@ func TestWaitForFirstConsumer(t *testing.T) {
 	if want := "volume " + pv.Name + " is on node " + h.node + " in pool fast"; event.Message != want || event.Type != corev1.EventTypeNormal {
 		t.Errorf("event %s %q", event.Type, event.Message)
 	}
-	if _, err := w.WaitPodScheduled(w.Soon(), w.Namespace, "user"); err != nil {
+	if _, err := w.WaitPodScheduled(w.Soon(), w.Namespace, "data"); err != nil {
 		t.Error(err)
 	}
 }
 
 // Each refusal is explained on the claim, the claim stays Pending and the disk is untouched.
 func TestRefusals(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	w.newHost("b") // on a single node each access mode is accepted
 	group := "example.com"
 	block := corev1.PersistentVolumeBlock
@@ -119,13 +115,14 @@ func TestVolumesWhileClaimsComeAndGo(t *testing.T) {
 			h.call("volumes").Ends(0).Lacks("missing", "orphaned")
 		}
 	}()
-	for i := range 80 {
-		w.claim(fmt.Sprint("data-", i), class, "1Mi", annotate(provisionOnNode, h.node))
+	names := numbered("data", 80)
+	for _, name := range names {
+		w.claim(name, class, "1Mi", annotate(provisionOnNode, h.node))
 	}
 	var last string
-	for i := range 80 {
-		last = w.Bound(fmt.Sprint("data-", i)).Name
-		w.DeleteClaim(fmt.Sprint("data-", i))
+	for _, name := range names {
+		last = w.Bound(name).Name
+		w.DeleteClaim(name)
 	}
 	w.Must(w.WaitVolumeGone(w.Soon(), last))
 	close(going)

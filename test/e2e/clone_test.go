@@ -96,17 +96,14 @@ func TestCloneGoesToItsSource(t *testing.T) {
 	w.newHost("a", `clones = "copy"`).run()
 	h := w.newHost("b", `clones = "copy"`).run()
 	waits, atOnce := w.Class("waits", wait), w.Class("at-once", immediate)
-	w.claim("data", waits, "10Mi")
-	w.pod("user", []string{h.node}, "data")
+	w.wanted("data", waits, "10Mi", h.node)
 	h.writeAll(w.Bound("data"))
 	for name, class := range map[string]string{"by-itself": waits, "at-once": atOnce} {
-		w.claim(name, class, "10Mi", from("data"))
-		h.wantClone(w.Bound(name))
+		h.wantClone(w.bound(name, class, "10Mi", from("data")))
 	}
-	w.claim("chosen", waits, "10Mi", from("data"), annotate(selectedNode, w.Namespace+"-a"))
-	h.wantClone(w.Bound("chosen"))
-	w.claim("named", waits, "10Mi", from("data"), annotate("kubevirt.io/provisionOnNode", h.node))
-	h.wantClone(w.Bound("named"))
+	first := annotate(selectedNode, w.Namespace+"-a")
+	h.wantClone(w.bound("chosen", waits, "10Mi", from("data"), first))
+	h.wantClone(w.bound("named", waits, "10Mi", from("data"), annotate(provisionOnNode, h.node)))
 	claim := w.claim("named-wrongly", waits, "10Mi", from("data"), annotate("kubevirt.io/provisionOnNode", w.Namespace+"-a"))
 	w.refused(claim, "DataSourceUnusable", "its volume is on node "+h.node)
 }

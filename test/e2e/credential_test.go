@@ -100,9 +100,8 @@ func (w *environment) token(node string, hours int64, bound bool) []byte {
 		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
 			APIVersion: "v1", Kind: "Node", Name: node, UID: object.UID}
 	}
-	response, err := accounts.CreateToken(w.Ctx, "hostpath-provisioner", request,
-		metav1.CreateOptions{})
-	w.Must(err)
+	response := need(accounts.CreateToken(w.Ctx, "hostpath-provisioner", request,
+		metav1.CreateOptions{}))(w)
 	return []byte(response.Status.Token)
 }
 

@@ -20,8 +20,7 @@ func asKubelet(pv *corev1.PersistentVolume) csinode.Volume {
 // A claim with source csi is made from one with source local and the other way round, and pods
 // find the data in each.
 func TestCloneOfCSI(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	h := w.newHost("a", `clones = "copy"`).run()
 	s := w.nodeService(h.Daemon, w.Provisioner)
 	host, csi := w.Class("host", immediate), w.Class("csi", immediate, fixture.Parameters("source", "csi"))
@@ -46,8 +45,7 @@ func TestCloneOfCSI(t *testing.T) {
 // A volume with source csi in a shared pool is mounted on each node, whichever daemon made it, and
 // pods of two nodes see each other's writes.
 func TestSharedCSI(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	nodes := w.sharedBy([]string{"a", "b", "c"}, `source = "csi"`)
 	runAll(nodes)
 	pv := w.bound("data", w.Class("c", immediate), "10Mi", mode(corev1.ReadWriteMany))

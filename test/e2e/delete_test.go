@@ -64,8 +64,7 @@ func TestDeleteVolumeBeforeClaim(t *testing.T) {
 }
 
 func TestRetain(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	pv := h.made("data", w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain)))
 	// The object may go with its claim, and the data stays, also across a restart.
 	w.Retires("data", pv.Name)
@@ -165,11 +164,10 @@ func TestLargeVolumeGoesAtOnce(t *testing.T) {
 		f.Close()
 	}
 	var left atomic.Int64
-	door.instead(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/persistentvolumes/"+pv.Name) {
-			names, _ := os.ReadDir(filepath.Join(h.ours("trash"), pv.Name))
-			left.Store(int64(len(names)))
-		}
+	object := "/persistentvolumes/" + pv.Name
+	door.on(http.MethodDelete, object, func(http.ResponseWriter, *http.Request) bool {
+		names, _ := os.ReadDir(filepath.Join(h.ours("trash"), pv.Name))
+		left.Store(int64(len(names)))
 		return false
 	})
 	w.Removes("data", pv.Name)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,11 +31,26 @@ func newEnvironment(t *testing.T) *environment {
 	return &environment{fixture.New(t, plane.Get(t), "e2e-")}
 }
 
-// oneHost is a test's environment with a host whose daemon runs, and a class that binds at once.
-func oneHost(t *testing.T, extra ...string) (w *environment, h *host, class string) {
+// withDriver is a test's environment with a CSIDriver of its provisioner.
+func withDriver(t *testing.T) *environment {
+	t.Helper()
+	w := newEnvironment(t)
+	w.driver()
+	return w
+}
+
+// running is a test's environment with a host whose daemon runs.
+func running(t *testing.T, extra ...string) (w *environment, h *host) {
 	t.Helper()
 	w = newEnvironment(t)
-	return w, w.newHost("a", extra...).run(), w.Class("c", immediate)
+	return w, w.newHost("a", extra...).run()
+}
+
+// oneHost is running with a class that binds at once.
+func oneHost(t *testing.T, extra ...string) (w *environment, h *host, class string) {
+	t.Helper()
+	w, h = running(t, extra...)
+	return w, h, w.Class("c", immediate)
 }
 
 // servingHost is oneHost whose daemon serves its metrics.
@@ -153,6 +169,17 @@ func (w *environment) pod(name string, nodes []string, claims ...string) {
 	createIn(w, w.pods(), p)
 }
 
+// wanted creates a claim, and a Pod of its name that uses it, on one of these nodes if there are
+// any.
+func (w *environment) wanted(
+	name, class, size string, nodes ...string,
+) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	claim := w.claim(name, class, size)
+	w.pod(name, nodes, name)
+	return claim
+}
+
 // deletePod does not wait.
 func (w *environment) deletePod(name string) {
 	w.Helper()
@@ -181,22 +208,24 @@ func (w *environment) vanishes(path string) {
 	})
 }
 
-// refused waits for an event with the reason on the claim, wants each of these texts in its message,
-// and returns that.
-func (w *environment) refused(
-	c *corev1.PersistentVolumeClaim, reason string, want ...string,
-) (message string) {
+// refused waits for a warning with the reason about an object, wants each of these texts in its
+// message, and returns that.
+func (w *environment) refused(o cluster.Object, reason string, want ...string) (message string) {
 	w.Helper()
-	e := w.event(c, reason)
+	return w.warned(w.Soon(), o, reason, want...).Out
+}
+
+// warned is refused as long as a context lasts.
+func (w *environment) warned(
+	ctx context.Context, o cluster.Object, reason string, want ...string,
+) fixture.Answer {
+	w.Helper()
+	e := need(w.WaitEvent(ctx, o, reason))(w)
 	if e.Type != corev1.EventTypeWarning {
 		w.Errorf("event %s is %s, want Warning", e.Reason, e.Type)
 	}
-	for _, text := range want {
-		if !strings.Contains(e.Message, text) {
-			w.Errorf("claim %s: %s says %q, and not %q", c.Name, reason, e.Message, text)
-		}
-	}
-	return e.Message
+	about := []string{reason, o.GetName()}
+	return fixture.Answer{T: w.T, Args: about, Out: e.Message}.Says(want...)
 }
 
 // bound makes a claim, and waits until it is bound.
@@ -208,12 +237,14 @@ func (w *environment) bound(
 	return w.Bound(name)
 }
 
-// boundOn waits until a claim is bound, and wants its volume on a host.
-func (w *environment) boundOn(name string, h *host) {
+// boundOn waits until a claim is bound, wants its volume on a host, and returns that.
+func (w *environment) boundOn(name string, h *host) *corev1.PersistentVolume {
 	w.Helper()
-	if on := w.Bound(name).Labels[nodeLabel]; on != h.node {
+	pv := w.Bound(name)
+	if on := pv.Labels[nodeLabel]; on != h.node {
 		w.Errorf("the volume of claim %s is on %s, want %s", name, on, h.node)
 	}
+	return pv
 }
 
 // reload gives the daemon, which runs, another configuration.
@@ -241,9 +272,7 @@ func (h *host) wantTree(want ...string) { h.w.Helper(); h.w.WantTree(h.node, h.m
 func hosttestDir(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(hosttest.Dir(t), name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, os.Mkdir(dir, 0o700))
 	return dir
 }
 

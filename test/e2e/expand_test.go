@@ -59,11 +59,10 @@ func TestExpand(t *testing.T) {
 		t.Run(source, func(t *testing.T) {
 			w := newEnvironment(t)
 			h, other := w.newHost("a", `source = "`+source+`"`).run(), w.newHost("b").run()
-			w.claim("data", w.Class("c", wait, fixture.Expandable), "10Mi")
-			w.pod("user", []string{h.node}, "data")
+			w.wanted("data", w.Class("c", wait, fixture.Expandable), "10Mi", h.node)
 			before := w.Bound("data")
 			dir := filepath.Join(h.mount, before.Name)
-			w.Must(os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644))
+			w.Must(os.WriteFile(filepath.Join(dir, "data"), []byte("data"), 0o644))
 			for _, size := range []string{"20Mi", "30Mi"} {
 				w.Must(w.Request("data", size))
 				claim := w.Sized("data", size)
@@ -80,9 +79,7 @@ func TestExpand(t *testing.T) {
 			if !reflect.DeepEqual(after.Spec, before.Spec) || fmt.Sprint(after.Labels, after.Annotations) != fmt.Sprint(before.Labels, before.Annotations) {
 				t.Errorf("the volume was\n%v\nand is\n%v", before, after)
 			}
-			if text, err := os.ReadFile(filepath.Join(dir, "file")); string(text) != "data" {
-				t.Errorf("the file has %q, %v", text, err)
-			}
+			h.wantData(dir, "data")
 			h.wantTree(pool.Of(before.Name)...)
 			other.wantTree()
 			other.logged().Lacks(before.Name)
@@ -142,12 +139,9 @@ func TestExpandReserves(t *testing.T) {
 	fails := h.records("ExpansionsFail")
 	w.Must(w.Request("second", "50Mi"))
 	claim := w.claimUntil("second", w.Infeasible())
-	said := w.refused(claim, "NotEnoughSpace")
+	w.refused(claim, "NotEnoughSpace", "50.0 MiB is promised to volumes (40.0 MiB to ",
+		"), including 10.0 MiB to this one")
 	fails.Fires()
-	if !strings.Contains(said, "50.0 MiB is promised to volumes (40.0 MiB to ") ||
-		!strings.Contains(said, "), including 10.0 MiB to this one") {
-		t.Errorf("event %q", said)
-	}
 	h.again() // counts what the records say
 	late := w.claim("late", class, "30Mi")
 	w.refused(late, "NotEnoughSpace", "50.0 MiB is promised to volumes")

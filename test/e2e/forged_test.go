@@ -30,15 +30,12 @@ func TestSharedForgedLease(t *testing.T) {
 		{"label", `{"metadata":{"labels":{"hostpath-provisioner/pool":"another"}}}`, "it was deleted"},
 	} {
 		w.forge(c.patch)
-		w.claim(c.name, class, "1Mi")
-		w.Bound(c.name)
+		w.bound(c.name, class, "1Mi")
 		w.wantLease(nodes, right)
 		w.toldNode(nodes, c.told)
 	}
 	for _, n := range nodes {
-		if _, _, err := n.Stop(w.Soon()); err != nil {
-			t.Fatal(err)
-		}
+		n.stop()
 	}
 	w.forge(`{"metadata":{"annotations":{"hostpath-provisioner/marker":"meanwhile"}}}`)
 	nodes[0].run()

@@ -199,10 +199,9 @@ func TestForgetNode(t *testing.T) {
 	call().Ends(1, "is there and Ready")
 	a.dies()
 	w.Retain(kept.Name)
-	w.DeleteClaim("kept")
+	w.Releases("kept", kept.Name)
 	w.DeleteVolume(going.Name)
 	w.DeleteClaim("going")
-	w.Phase(kept.Name, corev1.VolumeReleased)
 	w.Must(w.nodes().Delete(w.Ctx, a.node, metav1.DeleteOptions{}))
 	tree, claim := a.tree(), w.get("data")
 

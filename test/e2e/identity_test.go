@@ -39,10 +39,7 @@ func (h *host) wantClosed(reason, says string) {
 	h.w.Must(h.WaitStatus(h.w.Soon(), says))
 	h.call("status").Fails("closed: "+reason, says)
 	h.said("reason="+reason, 1)
-	event := h.w.event(h.w.nodeObject(h.node), reason)
-	if !strings.Contains(event.Message, says) {
-		h.w.Errorf("the node's event says %q", event.Message)
-	}
+	h.w.refused(h.w.nodeObject(h.node), reason, says)
 }
 
 // forgetOwner makes the marker one of a version that did not write whose the pool is.
@@ -93,8 +90,7 @@ func (h *host) emptyAndFull() []string {
 // hostWithVolumes is a host whose daemon runs and has the two.
 func hostWithVolumes(t *testing.T) (w *environment, h *host, volumes []string) {
 	t.Helper()
-	w = newEnvironment(t)
-	h = w.newHost("a").run()
+	w, h = running(t)
 	return w, h, h.emptyAndFull()
 }
 
@@ -201,8 +197,8 @@ func TestSharedForgotten(t *testing.T) {
 	b.run()
 	b.wantClosed("OtherNode", `this node's name is "`+b.node+`"`)
 	a.wantTree(pool.Of(volumes...)...)
-	w.claim("more", w.Class("more", immediate), "1Mi")
-	a.wantTree(pool.Of(append(volumes, w.Bound("more").Name)...)...)
+	volumes = append(volumes, w.bound("more", w.Class("more", immediate), "1Mi").Name)
+	a.wantTree(pool.Of(volumes...)...)
 }
 
 // A cluster that is not the pool's: nothing is done, by the marker, and by what the cluster does
@@ -244,10 +240,8 @@ func TestOtherClusterForAWhile(t *testing.T) {
 	w, h, door := hostBehindDoor(t)
 	volumes := h.run().emptyAndFull()
 	h.stop()
-	door.instead(func(out http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path != "/api/v1/namespaces/kube-system" {
-			return false
-		}
+	const namespace = "/api/v1/namespaces/kube-system"
+	door.on(http.MethodGet, namespace, func(out http.ResponseWriter, _ *http.Request) bool {
 		out.Header().Set("Content-Type", "application/json")
 		_, _ = out.Write([]byte(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"another"}}`))
 		return true
@@ -308,8 +302,8 @@ func TestObjectOfAnotherName(t *testing.T) {
 	w.DeleteClaim("empty")
 	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "empty"))
 	h.run()
-	w.claim("later", w.Class("later", immediate), "1Mi") // the records were compared before
-	volumes = append(volumes, w.Bound("later").Name)
+	// The records were compared before.
+	volumes = append(volumes, w.bound("later", w.Class("later", immediate), "1Mi").Name)
 	h.wantTree(pool.Of(volumes...)...)
 }
 
@@ -348,8 +342,7 @@ func (w *environment) oldRights(h *host) {
 // says that other nodes have it, or exclusive that none does.
 func TestNetworkFilesystem(t *testing.T) {
 	w := newEnvironment(t)
-	mount := hosttestDir(t, "net")
-	hosttest.SetImmutable(t, mount, true)
+	mount := hosttest.MountPoint(t)
 	hungfs.MountAs(t, mount, "fuse.sshfs", "root@files:/export")
 	h := w.hostAt(mount, "a", "exclusive = true").joins().run()
 	h.emptyAndFull()

@@ -77,8 +77,7 @@ func (h *host) follows(claim string) *corev1.PersistentVolume {
 // node that is Ready, and a volume that a pod there uses. Volumes of other nodes stay as they are.
 // The disk moves back in the same way.
 func TestImport(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	s := w.snapshots()
 	a := w.newHost("a", `snapshots = "copy"`).quiet().aliased(allPeers()...).run()
 	local := w.Class("local", immediate, fixture.Parameters("source", "local"))
@@ -224,8 +223,7 @@ func TestImportGoesOn(t *testing.T) {
 // are made from the records, however often the call is killed, and with --claims the claims, too. A
 // claim that has the name and is another volume's is left alone. Then they are as all others.
 func TestImportNewCluster(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	a := w.newHost("a").quiet().run()
 	old, class := w.Class("old", immediate), w.Class("new", immediate)
 	csi := w.Class("csi", immediate, fixture.Parameters("source", "csi"))
@@ -242,6 +240,7 @@ func TestImportNewCluster(t *testing.T) {
 	}
 	b := w.newHost("b").quiet()
 	b.call(k.forgets(a)...).Ends(0)
+	w.Must(w.WaitClaimGone(w.Soon(), w.Namespace, "taken"))
 	w.claim("taken", old, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.plugs(a.image)
 	b.editMarkers(func(m map[string]any) { m["cluster"] = "another" }, b.ours("pool.json"))

@@ -22,7 +22,7 @@ func (w *environment) capacityInPlaceOfADriver() {
 		Spec:       storagev1.CSIDriverSpec{AttachRequired: &no, StorageCapacity: &no},
 	})
 	w.mayWriteDriver(csiDriver)
-	own, class := w.Class("own", wait), w.classOf(w.Namespace+"-theirs", csiDriver, wait)
+	own, class := w.Class("own", wait), w.ClassOf(csiDriver, "theirs", wait)
 	served := fmt.Sprintf("csi_drivers = [%q]", csiDriver)
 	small := w.newHost("small").aliased(csiDriver).configureFirst(served).run()
 	large := w.newHostOn(hosttest.Mkfs(w, "ext4", 256), "large").aliased(csiDriver).
@@ -42,12 +42,10 @@ func (w *environment) capacityInPlaceOfADriver() {
 	w.Eventually("the driver has the scheduler compare",
 		func() bool { return w.comparedOf(csiDriver) })
 	w.awaitCompared(class, small.node, large.node)
-	w.claim("data", class, "120Mi")
-	w.pod("user", []string{small.node, large.node}, "data")
+	w.wanted("data", class, "120Mi", small.node, large.node)
 	w.boundOn("data", large)
 	w.awaitPublished(own, func(all map[string]int64) bool { return all[large.node] < 120 })
-	huge := w.claim("huge", class, "1Gi")
-	w.pod("waiting", []string{small.node, large.node}, "huge")
+	huge := w.wanted("huge", class, "1Gi", small.node, large.node)
 	need(w.WaitEvent(w.unhurried(), huge, "NoNodeFits"))(w)
 
 	for _, h := range []*host{small, large} {

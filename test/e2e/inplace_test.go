@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/csinode"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -91,15 +91,13 @@ func TestInPlaceOfKubevirt(t *testing.T) {
 // A volume that was made meanwhile for a class of kubevirt's is of this daemon's own driver, and
 // stays when the others are given back: pods get it, also once the alias is gone.
 func TestOwnVolumeStays(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	h := w.newHost("a", `source = "csi"`).aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()
 	s := w.nodeService(h.Daemon, w.Provisioner)
 	theirs := h.madeByCSI(csiDriver, "theirs")
-	w.claim("ours", w.Class("k", immediate, func(c *storagev1.StorageClass) {
-		c.Provisioner, c.Parameters = csiDriver, map[string]string{"storagePool": "fast"}
-	}), "10Mi", annotate(provisionOnNode, h.node)) // other tests' daemons serve the driver, too
-	ours := w.Bound("ours")
+	class := w.ClassOf(csiDriver, "k", immediate, fixture.Parameters("storagePool", "fast"))
+	// Other tests' daemons serve the driver, too.
+	ours := w.bound("ours", class, "10Mi", annotate(provisionOnNode, h.node))
 	h.adopts()
 	h.adopts("--undo")
 	w.asBefore(theirs)

@@ -52,8 +52,7 @@ func TestDecidedOtherwise(t *testing.T) {
 		default:
 			h.cutShort(pv, "trash", false)
 		}
-		w.DeleteClaim(name)
-		w.Phase(pv.Name, corev1.VolumeReleased)
+		w.Releases(name, pv.Name)
 		switch name {
 		case "cleared":
 			w.PatchVolume(pv.Name, types.MergePatchType, `{"spec":{"claimRef":null}}`)
@@ -159,12 +158,9 @@ func TestArchivedComesBack(t *testing.T) {
 // claim gets the directory that was made for it.
 func TestDirectoryOfAnotherPattern(t *testing.T) {
 	w, h, door := hostBehindDoor(t)
-	door.instead(func(out http.ResponseWriter, r *http.Request) bool {
-		refused := r.Method == http.MethodPost && r.URL.Path == "/api/v1/persistentvolumes"
-		if refused {
-			http.Error(out, "", http.StatusServiceUnavailable)
-		}
-		return refused
+	door.on(http.MethodPost, volumesAt, func(out http.ResponseWriter, _ *http.Request) bool {
+		http.Error(out, "", http.StatusServiceUnavailable)
+		return true
 	})
 	h.run()
 	made := w.claim("made", w.Class("c", immediate), "1Mi")

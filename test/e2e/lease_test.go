@@ -72,6 +72,17 @@ func (d *door) instead(serve func(http.ResponseWriter, *http.Request) (done bool
 	d.serve.Store(serve)
 }
 
+const volumesAt = "/persistentvolumes" // where volumes are created
+
+// on serves the requests of a method whose path ends so.
+func (d *door) on(
+	method, path string, serve func(http.ResponseWriter, *http.Request) (done bool),
+) {
+	d.instead(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method == method && strings.HasSuffix(r.URL.Path, path) && serve(w, r)
+	})
+}
+
 // next sets what happens with the next reads of a lease, until it was done.
 func (d *door) next(do func() bool) {
 	d.mu.Lock()

@@ -287,8 +287,7 @@ func (w *environment) migrates(r recipe) {
 	one, two := made("one"), made("two")
 	theirs := old.directory(one.Name, w.Namespace, "one")
 	p.follow(p.forward)
-	w.DeleteClaim("two") // taken over: removed with its claim
-	w.Must(w.WaitVolumeGone(w.Soon(), two.Name))
+	w.Removes("two", two.Name) // taken over: removed with its claim
 	kept := w.Bound("one")
 	p.wantTree(theirs, "ours/volumes/"+kept.Name+".json")
 	if data, err := os.ReadFile(filepath.Join(p.mount, theirs, "data")); string(data) != "one" || cluster.PathOf(kept) != filepath.Join(p.mount, theirs) {

@@ -46,9 +46,7 @@ func TestNodesSwapped(t *testing.T) {
 // A node is deleted and joins again, as another object: its daemon goes on, with what was there and
 // with what is new.
 func TestNodeJoinsAgain(t *testing.T) {
-	w := newEnvironment(t)
-	class := w.Class("c", immediate)
-	h := w.newHost("a").run()
+	w, h, class := oneHost(t)
 	data, going := h.made("data", class), h.made("going", class)
 	nodes := w.nodes()
 	node := getIn(w, nodes, h.node)
@@ -68,9 +66,7 @@ func TestNodeJoinsAgain(t *testing.T) {
 // The pool's filesystem is copied to a larger disk, by the page's commands, and mounted in its
 // place: the volumes are there, go on, and can be removed, and there is more room.
 func TestLargerDisk(t *testing.T) {
-	w := newEnvironment(t)
-	class := w.Class("c", immediate)
-	h := w.newHost("a").run()
+	w, h, class := oneHost(t)
 	data, going := h.made("data", class), h.made("going", class)
 	w.claim("large", class, "150Mi", annotate(provisionOnNode, h.node))
 	w.refused(w.get("large"), "NotEnoughSpace")

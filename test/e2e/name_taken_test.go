@@ -8,8 +8,7 @@ import (
 // A volume of the name that a claim's would get, which a stranger made, is named on the claim. When
 // it is gone the claim is bound, whatever the watch does not bring.
 func TestNameTaken(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	claim := w.claim("data", w.Class("c", wait), "8Mi")
 	stranger := w.handMade("pvc-"+string(claim.UID), "other", "")
 	stranger.Spec.ClaimRef = nil

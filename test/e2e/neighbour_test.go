@@ -61,8 +61,7 @@ func TestSecondDaemonOnThePool(t *testing.T) {
 func TestSecondDaemonByAnotherPath(t *testing.T) {
 	w, h, class := oneHost(t)
 	config := h.config()
-	door := hosttestDir(t, "door")
-	hosttest.SetImmutable(t, door, true)
+	door := hosttest.MountPoint(t)
 	hosttest.Mount(t, "--bind", h.mount, door)
 	second := h.twin(strings.Replace(config, h.mount, door, 1)).run()
 	w.Must(second.WaitStatus(w.Soon(), fmt.Sprintf("another daemon (pid %d, state directory %s)", h.PID(), h.Path("state"))))

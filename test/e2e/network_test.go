@@ -21,8 +21,7 @@ import (
 // network: no flags of rename, no hard links, no extended attributes unless quotas says so.
 func onFUSE(t *testing.T, quotas bool) (mount string, fs *hungfs.FS) {
 	t.Helper()
-	mount = hosttestDir(t, "net")
-	hosttest.SetImmutable(t, mount, true)
+	mount = hosttest.MountPoint(t)
 	fs = hungfs.Mount(t, mount)
 	fs.Fail(unix.ENOSYS, hungfs.Rename2, hungfs.Link)
 	if quotas {
@@ -95,8 +94,7 @@ func TestSharedQuota(t *testing.T) {
 // does.
 func TestSharedNotImmutable(t *testing.T) {
 	w := newEnvironment(t)
-	mount := hosttestDir(t, "net")
-	hosttest.SetImmutable(t, mount, true)
+	mount := hosttest.MountPoint(t)
 	image := hosttest.Mkfs(t, "ext4", 96)
 	image.Mount(t, mount)
 	nodes := w.newNodes(mount, []string{"a", "b"})

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,12 +23,9 @@ func TestImmediateGoesToTheRoomierNode(t *testing.T) {
 	small.run()
 	large.run()
 	class := w.Class("c", immediate)
-	for i := range 10 {
-		name := fmt.Sprint("data-", i)
-		pv := w.bound(name, class, "1Mi")
-		if got := pv.Labels["hostpath-provisioner/node"]; got != large.node {
-			t.Errorf("claim %s went to %s, want %s", name, got, large.node)
-		}
+	for _, name := range numbered("data", 10) {
+		w.claim(name, class, "1Mi")
+		w.boundOn(name, large)
 	}
 	small.wantTree("ballast")
 }
@@ -40,10 +36,9 @@ func TestProvisionOnNode(t *testing.T) {
 	w := newEnvironment(t)
 	a, b := w.newHost("a").run(), w.newHost("b").run()
 	for name, class := range map[string]string{"now": w.Class("i", immediate), "later": w.Class("w", wait)} {
-		claim := w.claim(name, class, "1Mi", annotate(provisionOnNode, b.node))
-		w.Bound(name)
-		b.wantTree(pool.Of("pvc-" + string(claim.UID))...)
-		w.Removes(name, "pvc-"+string(claim.UID))
+		pv := w.bound(name, class, "1Mi", annotate(provisionOnNode, b.node))
+		b.wantTree(pool.Of(pv.Name)...)
+		w.Removes(name, pv.Name)
 		b.wantTree()
 	}
 	a.wantTree()
@@ -62,11 +57,8 @@ func TestClosedPoolGivesTheClaimBack(t *testing.T) {
 	w.refused(claim, "PoolClosed")
 	w.pod("user", []string{a.node, b.node}, "data")
 	// The scheduler may choose a again, and waits longer after each time.
-	bound := need(w.WaitClaimBound(w.unhurried(), w.Namespace, "data"))(w)
-	pv := w.Volume(bound.Spec.VolumeName)
-	if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
-		t.Errorf("the volume is on %s, want %s", got, b.node)
-	}
+	need(w.WaitClaimBound(w.unhurried(), w.Namespace, "data"))(w)
+	w.boundOn("data", b)
 	if entries, err := os.ReadDir(a.mount); err != nil || len(entries) != 0 {
 		t.Errorf("the bare mount point has %v, %v", entries, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,8 +40,7 @@ func TestNodeOfOtherHost(t *testing.T) {
 	pv := w.Bound("data")
 	report("11111111-2222-3333-4444-555555555555")
 	w.Must(h.WaitStatus(w.Soon(), "pool fast is closed"))
-	w.DeleteClaim("data")
-	w.Phase(pv.Name, corev1.VolumeReleased)
+	w.Releases("data", pv.Name)
 	h.wantTree(pool.Of(pv.Name)...)
 	report(strings.TrimSpace(string(boot)))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
@@ -86,8 +84,7 @@ func TestTwoHostsOfOneName(t *testing.T) {
 	free()
 	taken()
 	w.Must(h.WaitStatus(w.unhurried(), "pool fast is closed")) // it renews its lease twice a minute
-	w.DeleteClaim("data")
-	w.Phase(pv.Name, corev1.VolumeReleased)
+	w.Releases("data", pv.Name)
 	h.wantTree(pool.Of(pv.Name)...)
 	free()
 	w.Must(w.WaitVolumeGone(w.unhurried(), pv.Name))

@@ -42,13 +42,12 @@ func TestSingleNodePage(t *testing.T) {
 	if class.Provisioner != w.Provisioner {
 		t.Fatalf("a class of %s", class.Provisioner)
 	}
-	w.classOf(w.Namespace+"-recipe", class.Provisioner, immediate)
+	recipes := w.ClassOf(class.Provisioner, "recipe", immediate)
 	w.Must(os.Remove(h.mount)) // a machine of the reader's has none
 	said := strings.ReplaceAll(h.follow(text("sh")), h.mount, "/data/volumes")
 	said, _, _ = strings.Cut(said, "\n\nSELinux") // and Landlock
 	w.Must(page.Sample(said, "install.md", "One node, its own disk", 0))
-	w.claim("data", w.Namespace+"-recipe", "1Mi") // names no node: this is the provisioner's only one
-	pv := w.Bound("data")
+	pv := w.bound("data", recipes, "1Mi") // names no node: this is the provisioner's only one
 	if pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain || pv.Spec.NodeAffinity == nil {
 		t.Errorf("%+v", pv.Spec)
 	}

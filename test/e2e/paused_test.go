@@ -20,8 +20,7 @@ import (
 // the node service there is none, nor while a process writes that is in no such pod, and it is said
 // why.
 func TestPausedSnapshot(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	s := w.snapshots()
 	root := w.kubeletRoot()
 	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `source = "csi"`, `snapshots = "paused"`).configureFirst(fmt.Sprintf("kubelet_root = %q", root)).run()

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -116,23 +115,12 @@ func (p peer) made(h *host, name string, change ...func(*corev1.PersistentVolume
 	return p.publish(h, pv)
 }
 
-// classOf makes a class of another provisioner than this test's own.
-func (w *environment) classOf(name, provisioner string, mode storagev1.VolumeBindingMode, change ...func(*storagev1.StorageClass)) string {
-	w.Helper()
-	c := cluster.StorageClass(name, provisioner, mode)
-	for _, f := range change {
-		f(c)
-	}
-	createIn(w, w.classes(), c)
-	return name
-}
-
 // volume is the object alone; its claim exists.
 func (p peer) volume(h *host, name string, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	w := h.w
 	w.Helper()
-	class := w.Namespace + "-" + name
-	c := w.claim(name, w.classOf(class, p.provisioner, wait), "1Mi", func(c *corev1.PersistentVolumeClaim) {
+	class := w.ClassOf(p.provisioner, name, wait)
+	c := w.claim(name, class, "1Mi", func(c *corev1.PersistentVolumeClaim) {
 		if p.modes != nil {
 			c.Spec.AccessModes = p.modes
 		}

@@ -21,8 +21,7 @@ import (
 // A bad file leaves the old configuration in force and says so; a good one takes effect, and a
 // claim that waited for the new pool goes through.
 func TestReload(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	good := h.config()
 	h.reload(good + "modee = \"0700\"\n")
 	w.Must(h.WaitReady(w.Soon(), 2))
@@ -162,9 +161,7 @@ func TestBadStarts(t *testing.T) {
 		return fmt.Sprintf("kubeconfig = %q\nnode = \"n\"\nmetrics = \"\"\n[pool.p]\npath = %q\nrequire_mount = false\n", kubeconfig, filepath.Join(dir, "pool"))
 	}
 	garbage := filepath.Join(dir, "garbage")
-	if err := os.WriteFile(garbage, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, os.WriteFile(garbage, []byte("{"), 0o600))
 	for name, c := range map[string]struct{ config, want string }{
 		"no kubeconfig":      {config("/nowhere/kubeconfig"), "/nowhere/kubeconfig"},
 		"garbage kubeconfig": {config(garbage), garbage},

@@ -85,8 +85,7 @@ func (h *host) refuses() (objects string, well bool) {
 // so: a new claim, one that grows and a volume that goes; the log and the status say it, too. All
 // of it goes on when the engine is up.
 func TestWebhookDown(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	class := w.Class("c", immediate, fixture.Expandable)
 	w.claim("grows", class, "1Mi")
 	goes := w.bound("goes", class, "1Mi")
@@ -137,8 +136,7 @@ func TestWebhookDownForLeases(t *testing.T) {
 // Events of one namespace are refused with 500: claims of another one are told, and the daemon is
 // well. When they are taken again the first claim is told, too.
 func TestWebhookDownForEvents(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	other := need(w.NewNamespace(w.Ctx, "e2e-other"))(w)
 	up := w.webhookDown(ruleOf("", "v1", "events"), `request.namespace == "`+w.Namespace+`"`)
 	class := w.Class("c", immediate, fixture.Parameters("pool", "none"))
@@ -181,10 +179,7 @@ func TestSuccessesOfAProxy(t *testing.T) {
 		},
 	} {
 		answered := make(chan struct{}, 1000)
-		door.instead(func(rw http.ResponseWriter, r *http.Request) bool {
-			if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/persistentvolumes") {
-				return false
-			}
+		door.on(http.MethodPost, volumesAt, func(rw http.ResponseWriter, r *http.Request) bool {
 			select {
 			case answered <- struct{}{}:
 			default:

@@ -44,8 +44,7 @@ func (w *environment) held(pv string, want bool) {
 // A volume whose policy keeps its data needs no daemon to be deleted: kubectl delete pv does not
 // wait for a node that is off. When the daemon is back, it keeps the data, an empty directory, too.
 func TestRetainNeedsNoDaemon(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	class := w.Class("c", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
 	pv, empty := h.made("data", class), h.made("empty", class)
 	w.Must(os.Remove(filepath.Join(h.mount, empty.Name, "data")))
@@ -68,8 +67,7 @@ func TestRetainNeedsNoDaemon(t *testing.T) {
 
 // Deleted while the daemon runs; and the policy is changed, there and back.
 func TestRetainAndDelete(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	keeping := fixture.Policy(corev1.PersistentVolumeReclaimRetain)
 	kept := h.made("kept", w.Class("c", immediate, keeping))
 	turned := h.made("turned", w.Class("d", immediate))

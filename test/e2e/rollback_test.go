@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // ownEnvironment has a control plane of its own, which can be killed, and its data put back.
@@ -30,9 +30,7 @@ func (w *environment) again(meanwhile string) {
 	w.Helper()
 	w.Must(w.Kill())
 	etcd := filepath.Join(w.Dir(), "etcd")
-	if out, err := exec.Command("sh", "-ec", meanwhile, "sh", etcd, etcd+"-earlier").CombinedOutput(); err != nil {
-		w.Fatalf("%v: %s", err, out)
-	}
+	hosttest.Run(w, "sh", "-ec", meanwhile, "sh", etcd, etcd+"-earlier")
 	w.Must(w.Restart(w.Ctx))
 }
 

@@ -43,10 +43,7 @@ func TestScopeLeft(t *testing.T) {
 			}
 			claim := w.claim("later", w.Class("l", immediate), "1Mi")
 			if c.now != "shared" { // whose claims wait for a daemon that works
-				event := w.event(claim, "PoolClosed")
-				if !strings.Contains(event.Message, says) {
-					t.Errorf("the claim's event says %q", event.Message)
-				}
+				w.refused(claim, "PoolClosed", says)
 			}
 			h.wantTree(pool.Of(volumes...)...)
 			h.scoped(c.now, c.was, true)
@@ -84,8 +81,8 @@ func TestScopeOfOneNodeChanged(t *testing.T) {
 		w.Must(b.WaitStatus(w.Soon(), "1 of 1 pool open"))
 		a.stop()
 		w.holder(nodes, func(n *node) bool { return n == b })
-		w.DeleteClaim("full") // the lease is the other node's daemon's, and no watch of its brings this one's volume
-		w.Must(w.WaitVolumeGone(w.Soon(), volumes[1]))
+		// The lease is the other node's daemon's, and no watch of its brings this one's volume.
+		w.Removes("full", volumes[1])
 		b.wantTree(pool.Of(volumes[0])...)
 		b.call("volumes", "fast").Ends(0, " bound")
 		a.run()

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,14 +36,6 @@ func (w *environment) made(c *corev1.PersistentVolumeClaim) *corev1.PersistentVo
 	return need(cluster.WaitFor(w.Soon(), w.pvs(), "pvc-"+string(c.UID), func(*corev1.PersistentVolume) bool { return true }))(w)
 }
 
-// replaceClass puts a class of this provisioner in the place of another one of the same name.
-func (w *environment) replaceClass(name, provisioner string) {
-	w.Helper()
-	classes := w.classes()
-	w.Must(classes.Delete(w.Ctx, name, metav1.DeleteOptions{}))
-	createIn(w, classes, cluster.StorageClass(name, provisioner, wait))
-}
-
 // Where the daemon was told not to act on selected-node, nothing is made before
 // kube-controller-manager asks.
 func TestNothingBeforeItIsAskedFor(t *testing.T) {
@@ -71,11 +62,13 @@ func TestNothingBeforeItIsAskedFor(t *testing.T) {
 func TestSelectedNode(t *testing.T) {
 	w := newEnvironmentUnbound(t)
 	h := w.newHost("a").run()
-	ours, others, atOnce := w.Class("ours", wait), w.Class("others", wait, func(c *storagev1.StorageClass) { c.Provisioner = "example.com/other" }), w.Class("at-once", immediate)
+	ours, atOnce := w.Class("ours", wait), w.Class("at-once", immediate)
+	others := w.ClassOf("example.com/other", "others", wait)
 	replaced := w.Class("replaced", wait)
 	w.claim("before", replaced, "1Mi", annotate(selectedNode, h.node))
 	before := w.made(w.get("before"))
-	w.replaceClass(replaced, "example.com/other")
+	w.Must(w.classes().Delete(w.Ctx, replaced, metav1.DeleteOptions{}))
+	w.ClassOf("example.com/other", "replaced", wait)
 	w.claim("seen", w.Class("seen", wait), "1Mi", annotate(selectedNode, h.node))
 	seen := w.made(w.get("seen")) // the daemon has seen what became of the class before
 
@@ -100,8 +93,7 @@ func TestSelectedNode(t *testing.T) {
 		w.claim("no-class", w.Namespace+"-late", "1Mi", here),
 	}
 	late := w.Class("late", wait) // the claim was seen before it
-	w.claim("data", ours, "1Mi")
-	w.pod("user", []string{h.node}, "data")
+	w.wanted("data", ours, "1Mi", h.node)
 	want := []string{before.Name, seen.Name, w.made(w.get("data")).Name}
 
 	w.annotateClaim("no-class", "volume.kubernetes.io/storage-provisioner", w.Provisioner)
@@ -155,8 +147,7 @@ func TestSelectedNodeChanges(t *testing.T) {
 	class := w.Class("c", wait)
 	trees := map[string][]string{}
 	var claims []*corev1.PersistentVolumeClaim
-	for i := range 20 {
-		name := fmt.Sprint("data-", i)
+	for i, name := range numbered("data", 20) {
 		claims = append(claims, w.claim(name, class, "1Mi", annotate(selectedNode, a.node)))
 		w.annotateClaim(name, selectedNode, b.node)
 		if i%2 == 0 {
@@ -209,17 +200,16 @@ func (w *environment) boundElsewhere(h *host, name, class string, before func(*c
 // the claims by name: each claim has one volume, and of the daemon's only those are left that a
 // claim has.
 func TestPreBound(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	class := w.Class("c", wait)
-	for i := range 12 {
-		name := fmt.Sprint("data-", i)
+	names := numbered("data", 12)
+	for _, name := range names {
 		w.claim(name, class, "1Mi", annotate(selectedNode, h.node))
 		createIn(w, w.pvs(), w.handMade(w.Namespace+"-"+name, class, name))
 	}
 	var ours []string
-	for i := range 12 {
-		if pv := w.Bound(fmt.Sprint("data-", i)); pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {
+	for _, name := range names {
+		if pv := w.Bound(name); pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {
 			ours = append(ours, pv.Name)
 		}
 	}

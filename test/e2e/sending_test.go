@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +53,7 @@ func TestSendLosesNoWrite(t *testing.T) {
 	first := a.sent(pv.Name)
 	w.pod("waits", nil, "data")
 	w.Eventually("no node meets the affinity", func() bool {
-		return w.unschedulable("waits", "node affinity")
+		return w.refusedFor("waits", "node affinity")
 	})
 
 	// Taken back, and killed anywhere at that, it is here for pods, and the stream is void.
@@ -129,15 +128,6 @@ func TestSendResumed(t *testing.T) {
 	w.Must(os.Remove(filepath.Join(dir, "large-16")))
 	b.receives(a.sent(pv.Name, "-i", next)).Ends(0)
 	hosttest.Run(t, "diff", "-r", dir, cluster.PathOf(b.follows("data")))
-}
-
-// unschedulable reports whether the scheduler has found no node for a pod, and says this.
-func (w *environment) unschedulable(pod, why string) bool {
-	w.Helper()
-	p := getIn(w, w.pods(), pod)
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && strings.Contains(c.Message, why)
-	})
 }
 
 // sendsWhile is sends of more than a pipe takes; during is called before it is read to its end.

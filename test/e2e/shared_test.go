@@ -49,8 +49,8 @@ func mode(m corev1.PersistentVolumeAccessMode) func(*corev1.PersistentVolumeClai
 func (w *environment) holder(nodes []*node, is func(*node) bool) *node {
 	w.Helper()
 	var found *node
-	leases := w.leases()
-	_, err := cluster.WaitFor(w.Soon(), leases, "fast."+w.Provisioner, func(l *coordinationv1.Lease) bool {
+	leases, name := w.leases(), "fast."+w.Provisioner
+	need(cluster.WaitFor(w.Soon(), leases, name, func(l *coordinationv1.Lease) bool {
 		for _, n := range nodes {
 			if id := l.Spec.HolderIdentity; id != nil && strings.HasPrefix(*id, n.node+"_") && l.Annotations["hostpath-provisioner/speaks"] == "" && is(n) {
 				found = n
@@ -58,8 +58,7 @@ func (w *environment) holder(nodes []*node, is func(*node) bool) *node {
 			}
 		}
 		return false
-	})
-	w.Must(err)
+	}))(w)
 	return found
 }
 
@@ -76,8 +75,8 @@ func TestShared(t *testing.T) {
 	many := w.claim("many", now, "10Mi", mode(corev1.ReadWriteMany))
 	w.claim("read", now, "10Mi", mode(corev1.ReadOnlyMany))
 	for _, n := range nodes {
-		w.claim("of-"+strings.TrimPrefix(n.node, w.Namespace+"-"), later, "1Mi")
-		w.pod("on-"+strings.TrimPrefix(n.node, w.Namespace+"-"), []string{n.node}, "of-"+strings.TrimPrefix(n.node, w.Namespace+"-"))
+		name := "of-" + strings.TrimPrefix(n.node, w.Namespace+"-")
+		w.wanted(name, later, "1Mi", n.node)
 	}
 	w.claim("named", later, "1Mi", annotate(provisionOnNode, nodes[1].node))
 	var all []string

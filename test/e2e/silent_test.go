@@ -22,9 +22,8 @@ func (w *environment) unhurried() context.Context {
 
 func (w *environment) told(c *corev1.PersistentVolumeClaim, reason, message string) {
 	w.Helper()
-	event := need(w.WaitEvent(w.unhurried(), c, reason))(w)
-	if event.Message != message || event.Type != corev1.EventTypeWarning {
-		w.Errorf("event %s %q, want %q", event.Type, event.Message, message)
+	if got := w.warned(w.unhurried(), c, reason).Out; got != message {
+		w.Errorf("event %q, want %q", got, message)
 	}
 }
 
@@ -51,11 +50,7 @@ func TestNodesThatDoNothing(t *testing.T) {
 	var made []string
 	for _, name := range []string{"taken", "taken-by-none", "lost"} {
 		claim := need(w.WaitClaimBound(w.unhurried(), w.Namespace, name))(w)
-		pv := w.Volume(claim.Spec.VolumeName)
-		if got := pv.Labels["hostpath-provisioner/node"]; got != b.node {
-			t.Errorf("claim %s: the volume is on %s", name, got)
-		}
-		made = append(made, pv.Name)
+		made = append(made, w.boundOn(name, b).Name)
 		if name != "lost" {
 			w.event(claim, "TakenOver")
 		}

@@ -32,9 +32,7 @@ func TestWrongCapacity(t *testing.T) {
 	}
 	w.Must(w.Request("data", "16Mi"))
 	claim := w.claimUntil("data", w.Infeasible())
-	for _, word := range []string{"100Gi", pv.Name} {
-		w.refused(claim, "NotEnoughSpace", word)
-	}
+	w.refused(claim, "NotEnoughSpace", "100Gi", pv.Name)
 	capacity("10Mi")
 	w.Sized("data", "16Mi")
 	for _, mib := range []int64{50, 16} { // with room; and no signal: the change alone is noticed

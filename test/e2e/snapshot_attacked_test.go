@@ -91,8 +91,7 @@ func TestSnapshotRemovedWhileOff(t *testing.T) {
 // Of a volume of kubevirt's driver that was adopted as it is there are snapshots, under that
 // driver's name, and claims from them.
 func TestSnapshotOfKubevirtsVolume(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	api := need(w.Snapshots(w.Soon(), w.Namespace, csiDriver))(w)
 	s := &snapshots{w, api}
 	h := w.newHostOn(hosttest.Mkfs(w, "xfs", 320), "a", `snapshots = "live"`, `source = "csi"`).aliased(csiDriver).configureFirst(fmt.Sprintf("csi_drivers = [%q]", csiDriver)).run()

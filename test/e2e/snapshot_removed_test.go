@@ -36,8 +36,7 @@ func snapshotOfTwoNodes(t *testing.T) (s *snapshots, h *host, origin *corev1.Per
 	s = w.snapshots()
 	h = w.newHost("a", `snapshots = "copy"`).run()
 	w.newHost("b", `snapshots = "copy"`).run()
-	w.claim("data", w.Class("c", wait), "10Mi")
-	w.pod("user", []string{h.node}, "data")
+	w.wanted("data", w.Class("c", wait), "10Mi", h.node)
 	origin = w.Bound("data")
 	content, handle = s.take("snap", origin)
 	return s, h, origin, content, handle

@@ -64,10 +64,8 @@ func TestUnmountedBeforeTheResponse(t *testing.T) {
 	w.PatchVolume(pv.Name, types.JSONPatchType,
 		`[{"op":"add","path":"/metadata/finalizers/-","value":"e2e.example/held"}]`)
 	deleted, closed, once := make(chan struct{}), make(chan struct{}), sync.Once{}
-	door.instead(func(rw http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodDelete || !strings.HasSuffix(r.URL.Path, "/persistentvolumes/"+pv.Name) {
-			return false
-		}
+	object := "/persistentvolumes/" + pv.Name
+	door.on(http.MethodDelete, object, func(rw http.ResponseWriter, r *http.Request) bool {
 		response := httptest.NewRecorder()
 		door.proxy.ServeHTTP(response, r)
 		once.Do(func() { close(deleted) })

@@ -70,8 +70,7 @@ func (h *host) refusesStream(stream []byte, want string, args ...string) {
 // stays, retained, until it is dropped. A volume that a pod uses is not sent, and of two streams
 // the older one is not received. It goes back in the same way.
 func TestSendVolume(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	a, b := w.newHost("a").quiet().run(), w.newHost("b").quiet().run()
 	data := a.made("data", w.Class("local", immediate))
 	csi := a.made("csi", w.Class("csi", immediate, fixture.Parameters("source", "csi")))
@@ -171,10 +170,7 @@ func (h *host) receivesMost(stream []byte, pv string) (c *exec.Cmd, in io.WriteC
 func same(t *testing.T, one, other string) {
 	t.Helper()
 	for _, name := range []string{"data", "large", "link", "late"} {
-		a, err := os.ReadFile(filepath.Join(one, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := need(os.ReadFile(filepath.Join(one, name)))(t)
 		if b, err := os.ReadFile(filepath.Join(other, name)); err != nil || !bytes.Equal(a, b) {
 			t.Errorf("%s: %v, %d bytes, want %d", name, err, len(b), len(a))
 		}
@@ -212,8 +208,7 @@ func TestReceiveRefuses(t *testing.T) {
 	b.refusesStream(stream, "OtherCluster")
 	w.Must(os.WriteFile(marker, was, 0o600))
 	w.Retain(pv.Name)
-	w.DeleteClaim("data")
-	w.Phase(pv.Name, corev1.VolumeReleased)
+	w.Releases("data", pv.Name)
 	w.claim("data", class, "1Mi", annotate(provisionOnNode, "nobody"))
 	b.refusesStream(stream, "is another one than the volume's")
 	a.call("volume", "drop", pv.Name).Ends(1, "has a PersistentVolume")

@@ -26,8 +26,7 @@ const classBeta = "volume.beta.kubernetes.io/storage-class"
 // Kubernetes: a quota that forbids it refuses the claim, and one that it allows gets a volume of
 // that class, which is bound.
 func TestClassByAnnotation(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	kept := w.Class("kept", immediate, fixture.Policy(corev1.PersistentVolumeReclaimRetain))
 	forbidden := w.Class("forbidden", immediate)
 	createIn(w, w.Client().CoreV1().ResourceQuotas(w.Namespace), &corev1.ResourceQuota{
@@ -40,8 +39,7 @@ func TestClassByAnnotation(t *testing.T) {
 		t.Errorf("the volume is of class %s with policy %s, want that of the annotation, %s with Retain",
 			pv.Spec.StorageClassName, pv.Spec.PersistentVolumeReclaimPolicy, kept)
 	}
-	w.DeleteClaim("data")
-	w.Phase(pv.Name, corev1.VolumeReleased)
+	w.Releases("data", pv.Name)
 	if _, err := os.Stat(h.mount + "/" + pv.Name); err != nil {
 		t.Errorf("the data of a claim of a class with policy Retain: %v", err)
 	}
@@ -49,8 +47,7 @@ func TestClassByAnnotation(t *testing.T) {
 
 // A class that is gone is told to its claim: no watch brings it, so that the daemon asks for it.
 func TestMissingClass(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	c := w.claim("data", w.Namespace+"-gone", "1Mi", annotate(selectedNode, h.node), annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner))
 	w.refused(c, "ClassNotFound", "does not exist")
 }
@@ -63,8 +60,7 @@ func TestSizesBeyondNumbers(t *testing.T) {
 		claim := w.claim(name, class, size, on)
 		w.refused(claim, "NotEnoughSpace", "the claim requests ")
 	}
-	w.claim("tiny", class, "1500m", on) // a byte and a half
-	pv := w.Bound("tiny")
+	pv := w.bound("tiny", class, "1500m", on) // a byte and a half
 	h.wantTree(pool.Of(pv.Name)...)
 	record := need(os.ReadFile(h.ours("volumes/" + pv.Name + ".json")))(w)
 	if !strings.Contains(string(record), `"requested":2,`) && !strings.Contains(string(record), `"requested": 2,`) {
@@ -97,8 +93,7 @@ func TestAttributesClass(t *testing.T) {
 // What a tenant writes into an annotation reaches log and events on one line and no longer than a
 // name.
 func TestLongWords(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	long := "line\n" + strings.Repeat("x", 200<<10)
 	change := []func(*corev1.PersistentVolumeClaim){annotate(classBeta, long), annotate("kubevirt.io/provisionOnNode", h.node),
 		annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner), annotate("volume.beta.kubernetes.io/storage-provisioner", w.Provisioner)}
@@ -143,8 +138,7 @@ const memoryMax = 96
 // daemon little: while they come, and when it begins with all of them. HOSTILE_CLAIMS says how
 // many.
 func TestMemoryOfPendingClaims(t *testing.T) {
-	w := newEnvironment(t)
-	h := w.newHost("a").run()
+	w, h := running(t)
 	idle := h.memory()
 	n := 400
 	if more, err := strconv.Atoi(os.Getenv("HOSTILE_CLAIMS")); err == nil {

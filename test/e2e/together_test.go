@@ -28,7 +28,7 @@ func (w *environment) podOn(node, name string, claims ...string) {
 func TestPodThatNamesItsNode(t *testing.T) {
 	w := newEnvironment(t)
 	class, small := w.Class("c", wait), w.Class("small", wait, fixture.Parameters("mode", "700"))
-	alias := w.classOf(w.Namespace+"-alias", w.Namespace+".example/x", wait)
+	alias := w.ClassOf(w.Namespace+".example/x", "alias", wait)
 	h := w.newHost("a").aliased(w.Namespace + ".example/x").run()
 	w.claim("data", class, "1Mi")
 	w.claim("old", alias, "1Mi")
@@ -66,11 +66,8 @@ func TestClaimsOfAPod(t *testing.T) {
 	data, wal := w.claim("data", class, "45Mi"), w.claim("wal", class, "45Mi")
 	w.pod("db", []string{small.node}, "data", "wal")
 	for _, c := range []*corev1.PersistentVolumeClaim{data, wal} {
-		told := w.refused(c, "NotEnoughSpace")
-		want := "the claims of pod db request 90.0 MiB together (data 45Mi, wal 45Mi), and "
-		if !strings.Contains(told, want) {
-			t.Errorf("claim %s was told %q", c.Name, told)
-		}
+		w.refused(c, "NotEnoughSpace",
+			"the claims of pod db request 90.0 MiB together (data 45Mi, wal 45Mi), and ")
 	}
 	small.wantTree()
 	w.deletePod("db")
@@ -97,10 +94,9 @@ func TestClaimsOfAPodOnSeveralDisks(t *testing.T) {
 	s := w.newDisks("", 32, 32, 32)
 	s.run()
 	class := w.Class("c", wait, fixture.Parameters("pool", "fast"))
-	var names []string
-	for i := range 4 {
-		names = append(names, fmt.Sprint("data-", i))
-		w.claim(names[i], class, "20Mi")
+	names := numbered("data", 4)
+	for _, name := range names {
+		w.claim(name, class, "20Mi")
 	}
 	w.pod("four", []string{s.node}, names...)
 	w.refused(w.get("data-3"), "NotEnoughSpace", "the claims of pod four request 80.0 MiB together")
@@ -128,8 +124,7 @@ func TestPodsRaceForTheLastSpace(t *testing.T) {
 		w.podsOfThree(4, 10, 50, "2400Ki")
 		return
 	}
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	w.podsOfThree(2, 2, 12, "10Mi")
 }
 

@@ -64,7 +64,6 @@ func TestWhyOdd(t *testing.T) {
 
 func (s *snapshots) patchSnapshot(name, patch string, subresources ...string) {
 	s.Helper()
-	_, err := s.api.Of("volumesnapshots").Patch(s.Ctx, name, types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{}, subresources...)
-	s.Must(err)
+	need(s.api.Of("volumesnapshots").Patch(s.Ctx, name, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{}, subresources...))(s)
 }

@@ -26,8 +26,7 @@ func (h *host) why(kubeconfig, kind, name string, want ...string) fixture.Answer
 // Who asks why a pod, a claim, a volume or a snapshot waits is told whose turn it is, what each
 // node could give, and what helps.
 func TestWhy(t *testing.T) {
-	w := newEnvironment(t)
-	w.driver()
+	w := withDriver(t)
 	s := w.snapshots()
 	a, b := w.newHost("a", `snapshots = "copy"`).run(), w.newHost("b").run()
 	admin := w.killer().kubeconfig()
@@ -36,8 +35,7 @@ func TestWhy(t *testing.T) {
 	w.claim("idle", waits, "1Mi")
 	a.why(admin, "pvc", "idle", "waits for: a pod that uses it")
 
-	large := w.claim("large", waits, "900Gi")
-	w.pod("large", []string{a.node, b.node}, "large")
+	large := w.wanted("large", waits, "900Gi", a.node, b.node)
 	w.event(large, "NoNodeFits")
 	a.why(admin, "pod", "large", "waits for: claim "+w.Namespace+"/large", "too little",
 		"the scheduler, which chooses a node for pod large", "explain NoNodeFits", a.node, b.node).Lacks("not seen")

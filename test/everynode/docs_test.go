@@ -40,8 +40,9 @@ func TestPage(t *testing.T) {
 	w.endPods("agent")
 	w.Removes("agent-state", pv.Name)
 	w.onEach(hosts)
-	leases, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/tombstone"})
-	w.Must(err)
+	tombstones := metav1.ListOptions{LabelSelector: "hostpath-provisioner/tombstone"}
+	leases := hosttest.Need(w.Client().CoordinationV1().Leases("hostpath-provisioner").
+		List(w.Ctx, tombstones))(w)
 	if !slices.ContainsFunc(leases.Items, func(l coordinationv1.Lease) bool { return l.Name == pv.Name }) {
 		t.Errorf("there is no tombstone of %s", pv.Name)
 	}
@@ -50,9 +51,8 @@ func TestPage(t *testing.T) {
 // label is kubectl label node.
 func (w *environment) label(node, key, value string) {
 	w.Helper()
-	_, err := w.Client().CoreV1().Nodes().Patch(w.Ctx, node, types.MergePatchType,
-		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value), metav1.PatchOptions{})
-	w.Must(err)
+	hosttest.Need(w.Client().CoreV1().Nodes().Patch(w.Ctx, node, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, key, value), metav1.PatchOptions{}))(w)
 }
 
 // onThisMachine is the page's configuration with this host's names and paths.

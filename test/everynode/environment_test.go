@@ -1,8 +1,6 @@
 package everynode
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -44,18 +41,7 @@ func newEnvironment(t *testing.T) *environment {
 
 func environmentOn(t *testing.T, c *cluster.Cluster) *environment {
 	t.Helper()
-	return &environment{Environment: fixture.New(t, c, "every"), pool: mountPoint(t)}
-}
-
-// mountPoint is what an operator makes for a pool, before anything is mounted on it.
-func mountPoint(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(hosttest.Dir(t), "pool")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	hosttest.SetImmutable(t, dir, true)
-	return dir
+	return &environment{Environment: fixture.New(t, c, "every"), pool: hosttest.MountPoint(t)}
 }
 
 // kubeconfig writes a daemon's.
@@ -69,8 +55,9 @@ func (w *environment) kubeconfig(file string) error {
 // claim creates a claim and returns the name that its volume will have.
 func (w *environment) claim(name, class, size string) string {
 	w.Helper()
-	made, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, cluster.Claim(w.Namespace, name, class, size), metav1.CreateOptions{})
-	w.Must(err)
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	claim := cluster.Claim(w.Namespace, name, class, size)
+	made := hosttest.Need(claims.Create(w.Ctx, claim, metav1.CreateOptions{}))(w)
 	return "pvc-" + string(made.UID)
 }
 
@@ -88,14 +75,13 @@ func (w *environment) daemonSet(name, claim string) {
 	labels := map[string]string{"app": name}
 	pod := cluster.Pod(w.Namespace, name, claim)
 	pod.Spec.NodeSelector = map[string]string{nodeLabel: w.Namespace}
-	_, err := w.Client().AppsV1().DaemonSets(w.Namespace).Create(w.Ctx, &appsv1.DaemonSet{
+	hosttest.Need(w.Client().AppsV1().DaemonSets(w.Namespace).Create(w.Ctx, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod.Spec},
 		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	}, metav1.CreateOptions{}))(w)
 }
 
 // deleteDaemonSet removes it and its pods.
@@ -116,8 +102,8 @@ func (w *environment) endPods(set string) {
 func (w *environment) scheduled(set string, hosts ...*host) {
 	w.Helper()
 	w.Eventually("each node has its pod", func() bool {
-		pods, err := w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, metav1.ListOptions{LabelSelector: "app=" + set})
-		w.Must(err)
+		of := metav1.ListOptions{LabelSelector: "app=" + set}
+		pods := hosttest.Need(w.Client().CoreV1().Pods(w.Namespace).List(w.Ctx, of))(w)
 		on := map[string]bool{}
 		for _, p := range pods.Items {
 			on[p.Spec.NodeName] = true
@@ -129,12 +115,11 @@ func (w *environment) scheduled(set string, hosts ...*host) {
 // event waits for an event about a volume from one host that says all this. The volume may be gone.
 func (w *environment) event(pv, reason string, from *host, parts ...string) {
 	w.Helper()
+	events := w.Client().CoreV1().Events(metav1.NamespaceDefault)
+	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + pv}
 	var said []string
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		list, err := w.Client().CoreV1().Events(metav1.NamespaceDefault).List(w.Ctx, metav1.ListOptions{
-			FieldSelector: fields.Set{"involvedObject.name": pv}.AsSelector().String(),
-		})
-		w.Must(err)
+		list := hosttest.Need(events.List(w.Ctx, about))(w)
 		said = nil
 		for _, e := range list.Items {
 			said = append(said, e.Source.Host+" "+e.Reason+": "+e.Message)

@@ -2,7 +2,6 @@ package everynode
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -176,7 +175,7 @@ func TestRestored(t *testing.T) {
 	w.onEach([]*host{on, off}, old)
 	w.Must(plane.Kill())
 	backup := filepath.Join(plane.Dir(), "etcd-backup")
-	copyTree(w, etcdOf(plane), backup)
+	hosttest.Run(w, "cp", "-a", etcdOf(plane), backup)
 	w.Must(plane.Restart(w.Ctx))
 
 	pv, empty := w.made("data", class), w.made("empty", class)
@@ -190,7 +189,7 @@ func TestRestored(t *testing.T) {
 	on.wantTree(pool.Of(pv, empty)...)
 	w.Must(plane.Kill())
 	w.Must(os.RemoveAll(etcdOf(plane)))
-	copyTree(w, backup, etcdOf(plane))
+	hosttest.Run(w, "cp", "-a", backup, etcdOf(plane))
 	w.Must(plane.Restart(w.Ctx))
 	// A watch finds out by itself that the server's data is older, within minutes
 	// (kube.StaleAfter); a start finds out at once.
@@ -205,23 +204,16 @@ func TestRestored(t *testing.T) {
 
 func etcdOf(c *cluster.Cluster) string { return filepath.Join(c.Dir(), "etcd") }
 
-func copyTree(w *environment, from, to string) {
-	w.Helper()
-	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
-		w.Fatalf("cp: %v\n%s", err, out)
-	}
-}
-
 // tombstone writes the one of a volume whose data is to go.
 func (w *environment) tombstone(pv string) {
 	w.Helper()
-	_, err := w.Client().CoordinationV1().Leases("hostpath-provisioner").Create(w.Ctx, &coordinationv1.Lease{
+	leases := w.Client().CoordinationV1().Leases("hostpath-provisioner")
+	hosttest.Need(leases.Create(w.Ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pv, Labels: map[string]string{"hostpath-provisioner/tombstone": "delete"},
 			Annotations: map[string]string{"hostpath-provisioner/claim-uid": strings.TrimPrefix(pv, "pvc-")},
 		},
-	}, metav1.CreateOptions{})
-	w.Must(err)
+	}, metav1.CreateOptions{}))(w)
 }
 
 // A tombstone that is there already, as its writer leaves it when it dies before the object goes:

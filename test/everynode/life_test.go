@@ -145,9 +145,9 @@ func TestChosenNodeCannot(t *testing.T) {
 	b := w.host("b") // a node of the set without a daemon
 	pv := w.claim("data", w.Class("c", wait), "1Mi")
 	pod := w.podOn("first", b, "data")
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
 	w.Eventually("the claim is given to "+b.node, func() bool {
-		claim, err := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Get(w.Ctx, "data", metav1.GetOptions{})
-		w.Must(err)
+		claim := hosttest.Need(claims.Get(w.Ctx, "data", metav1.GetOptions{}))(w)
 		return claim.Annotations["volume.kubernetes.io/selected-node"] == b.node
 	})
 	w.wantVolume(w.Bound("data"))
@@ -162,7 +162,7 @@ func TestChosenNodeCannot(t *testing.T) {
 func TestOtherPath(t *testing.T) {
 	w := newEnvironment(t)
 	a := w.host("a").run()
-	other := w.host("b", setting{path: mountPoint(t)})
+	other := w.host("b", setting{path: hosttest.MountPoint(t)})
 	pv := w.made("data", w.Class("c", immediate))
 	other.run()
 	w.event(pv, "PathMismatch", other, other.node, a.path, other.path, "must be the same on every node")
@@ -221,8 +221,7 @@ func TestRetainedAfterItsTombstone(t *testing.T) {
 	a.Kill()
 	w.tombstone(pv)
 	w.Retain(pv)
-	w.DeleteClaim("data")
-	w.Phase(pv, corev1.VolumeReleased)
+	w.Releases("data", pv)
 	a.run()
 	w.RemovesVolume(pv)
 	off.run()
@@ -258,8 +257,8 @@ func TestKilledInBetween(t *testing.T) {
 	slices.Sort(left)
 	w.onEach(hosts, left...)
 	w.Eventually("the volume objects are those that are claimed", func() bool {
-		list, err := w.Client().CoreV1().PersistentVolumes().List(w.Ctx, metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"})
-		w.Must(err)
+		of := metav1.ListOptions{LabelSelector: "hostpath-provisioner/scope=every-node"}
+		list := hosttest.Need(w.Client().CoreV1().PersistentVolumes().List(w.Ctx, of))(w)
 		var there []string
 		for _, pv := range list.Items {
 			if pv.Annotations["pv.kubernetes.io/provisioned-by"] == w.Provisioner {

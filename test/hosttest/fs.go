@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,8 +73,7 @@ func MkfsIn(t T, file, fstype string, mib int, args ...string) Image {
 	t.Helper()
 	Check(t, os.WriteFile(file, nil, 0o600))
 	Check(t, os.Truncate(file, int64(mib)<<20))
-	quiet := "-q"
-	run(t, "mkfs."+fstype, append(append([]string{quiet}, args...), file)...)
+	run(t, "mkfs."+fstype, slices.Concat([]string{"-q"}, args, []string{file})...)
 	return Image{File: file, Type: fstype}
 }
 
@@ -169,13 +169,20 @@ func SetImmutable(t T, path string, on bool) {
 	}
 }
 
-// PoolMount makes what an operator makes for a pool: an immutable mount point with mode 0700 and a
-// freshly made filesystem mounted on it, whose root is 0700 too. It returns the mount point.
-func PoolMount(t T, image Image) string {
+// MountPoint makes what an operator makes for a pool, before anything is mounted on it: an immutable
+// directory with mode 0700.
+func MountPoint(t T) string {
 	t.Helper()
 	dir := filepath.Join(Dir(t), "pool")
 	Check(t, os.Mkdir(dir, 0o700))
 	SetImmutable(t, dir, true)
+	return dir
+}
+
+// PoolMount is MountPoint with a freshly made filesystem mounted on it, whose root is 0700 too.
+func PoolMount(t T, image Image) string {
+	t.Helper()
+	dir := MountPoint(t)
 	image.Mount(t, dir)
 	Check(t, os.Chmod(dir, 0o700))
 	return dir

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -55,9 +54,8 @@ func (n *Namespace) Command(args ...string) *exec.Cmd {
 // Run runs a command in the namespace, which must succeed.
 func (n *Namespace) Run(args ...string) {
 	n.t.Helper()
-	if out, err := n.Command(args...).CombinedOutput(); err != nil {
-		n.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-	}
+	args = append(n.Enter(), args...)
+	run(n.t, args[0], args[1:]...)
 }
 
 // Path is a path in the namespace as this process can reach it.

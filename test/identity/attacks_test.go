@@ -30,11 +30,13 @@ type attempt struct {
 
 const byRBAC = "is forbidden: User"
 
+// only is the error of a call that returns an object, too.
+func only[T any](_ T, err error) error { return err }
+
 // create makes a PersistentVolume.
 func create(pv *corev1.PersistentVolume) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{})
-		return err
+		return only(w.a.CoreV1().PersistentVolumes().Create(w.Ctx, pv, metav1.CreateOptions{}))
 	}
 }
 
@@ -50,42 +52,39 @@ func remove(path string) func(*world) error {
 
 func createEvent(e *corev1.Event) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoreV1().Events(e.Namespace).Create(w.Ctx, e, metav1.CreateOptions{})
-		return err
+		return only(w.a.CoreV1().Events(e.Namespace).Create(w.Ctx, e, metav1.CreateOptions{}))
 	}
 }
 
 func createLease(l *coordinationv1.Lease) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoordinationV1().Leases(l.Namespace).Create(w.Ctx, l, metav1.CreateOptions{})
-		return err
+		leases := w.a.CoordinationV1().Leases(l.Namespace)
+		return only(leases.Create(w.Ctx, l, metav1.CreateOptions{}))
 	}
 }
 
 // updateLease writes a lease that is there as l has it.
 func updateLease(l *coordinationv1.Lease) func(*world) error {
 	return func(w *world) error {
-		now, err := w.admin.CoordinationV1().Leases(account).Get(w.Ctx, l.Name, metav1.GetOptions{})
-		w.Must(err)
+		own, all := w.a.CoordinationV1().Leases(account), w.admin.CoordinationV1().Leases(account)
+		now := hosttest.Need(all.Get(w.Ctx, l.Name, metav1.GetOptions{}))(w)
 		l.ResourceVersion = now.ResourceVersion
-		_, err = w.a.CoordinationV1().Leases(account).Update(w.Ctx, l, metav1.UpdateOptions{})
-		return err
+		return only(own.Update(w.Ctx, l, metav1.UpdateOptions{}))
 	}
 }
 
 func createCapacity(c *storagev1.CSIStorageCapacity) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.StorageV1().CSIStorageCapacities(account).Create(w.Ctx, c,
-			metav1.CreateOptions{})
-		return err
+		return only(w.a.StorageV1().CSIStorageCapacities(account).Create(w.Ctx, c,
+			metav1.CreateOptions{}))
 	}
 }
 
 func token(of string, bound *authenticationv1.BoundObjectReference) func(*world) error {
 	return func(w *world) error {
-		_, err := w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, of,
-			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}, metav1.CreateOptions{})
-		return err
+		spec := authenticationv1.TokenRequestSpec{BoundObjectRef: bound}
+		return only(w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, of,
+			&authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{}))
 	}
 }
 
@@ -209,18 +208,16 @@ func TestNeeds(t *testing.T) {
 // be.
 func TestPoliciesAreUnderstood(t *testing.T) {
 	w := newWorld(t)
-	all, err := w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(w.Ctx,
-		metav1.ListOptions{})
-	w.Must(err)
+	all := hosttest.Need(w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(w.Ctx,
+		metav1.ListOptions{}))(w)
 	if len(all.Items) != 10 {
 		t.Errorf("%d policies", len(all.Items))
 	}
 	for _, p := range all.Items {
-		now, err := cluster.WaitFor(w.Ctx,
+		now := hosttest.Need(cluster.WaitFor(w.Ctx,
 			w.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), p.Name, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
 				return p.Status.ObservedGeneration == p.Generation && p.Status.TypeChecking != nil
-			})
-		w.Must(err)
+			}))(w)
 		for _, warning := range now.Status.TypeChecking.ExpressionWarnings {
 			t.Errorf("%s: %s: %s", p.Name, warning.FieldRef, warning.Warning)
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,9 @@ import (
 )
 
 // found is the output of check --cluster --json, by check.
-type found map[string]struct{ Status, Reason, Message, Hint string }
+type found map[string]line
+
+type line struct{ Check, Status, Reason, Message, Hint string }
 
 // checks runs check --cluster on a node.
 func (w *world) checks(d *rig.Daemon) found {
@@ -36,16 +39,13 @@ func (w *world) checks(d *rig.Daemon) found {
 	if _, exit := err.(*exec.ExitError); err != nil && !exit {
 		w.Fatal(err)
 	}
-	var all struct {
-		Cluster []struct{ Check, Status, Reason, Message, Hint string }
-	}
+	var all struct{ Cluster []line }
 	if err := json.Unmarshal(out, &all); err != nil {
 		w.Fatalf("%v\n%s", err, out)
 	}
 	is, bad := found{}, false
 	for _, l := range all.Cluster {
-		is[l.Check] = struct{ Status, Reason, Message, Hint string }{l.Status, l.Reason, l.Message,
-			l.Hint}
+		is[l.Check] = l
 		bad = bad || l.Status == "wrong" || l.Status == "unknown"
 	}
 	if bad != (err != nil) {
@@ -180,20 +180,11 @@ var breakages = []struct {
 	breaks        func(w *world, d *rig.Daemon) (mend func())
 }{
 	{"API", "KubeconfigUnusable", withKubeconfig(func(string) string { return "rubbish" })},
-	{"API", "ServerUnreachable", withKubeconfig(func(s string) string {
-		return replaceLine(s,
-			"server:", "https://127.0.0.1:1")
-	})},
-	{"API", "ServerNotTrusted", withKubeconfig(func(s string) string {
-		return replaceLine(s,
-			"certificate-authority-data:", anotherAuthority())
-	})},
-	{"API", "CredentialRefused", withKubeconfig(func(s string) string {
-		return strings.Replace(replaceLine(s, "tokenFile:", "rubbish"), "tokenFile:", "token:", 1)
-	})},
-	{"identity", "CredentialIgnored", withKubeconfig(func(s string) string {
-		return strings.Replace(replaceLine(s, "tokenFile:", "none"), "tokenFile: none", "username: a\n    password: b", 1)
-	})},
+	{"API", "ServerUnreachable", withLine("server:", "server: https://127.0.0.1:1")},
+	{"API", "ServerNotTrusted", withLine("certificate-authority-data:",
+		"certificate-authority-data: "+anotherAuthority())},
+	{"API", "CredentialRefused", withLine("tokenFile:", "token: rubbish")},
+	{"identity", "CredentialIgnored", withLine("tokenFile:", "username: a\n    password: b")},
 	{"identity", "BoundToOtherNode", configuredAs("node-a", "node-b")},
 	{"node", "NodeMissing", configuredAs("node-a", "node-none")},
 	{"identity", "NotBound", withIdentity(account, "")},
@@ -233,16 +224,10 @@ func withKubeconfig(change func(string) string) func(*world, *rig.Daemon) func()
 	}
 }
 
-// replaceLine gives a key of a YAML text another value.
-func replaceLine(text, key, value string) string {
-	var lines []string
-	for line := range strings.Lines(text) {
-		if before, _, found := strings.Cut(line, key); found {
-			line = before + key + " " + value + "\n"
-		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "")
+// withLine has another text in the place of a key of the node's kubeconfig and its value.
+func withLine(key, now string) func(*world, *rig.Daemon) func() {
+	line := regexp.MustCompile(key + ".*")
+	return withKubeconfig(func(s string) string { return line.ReplaceAllLiteralString(s, now) })
 }
 
 // anotherAuthority is a certificate that signed nothing of the cluster's.
@@ -279,9 +264,8 @@ func without(resource string) func(*world, *rig.Daemon) func() {
 	return func(w *world, _ *rig.Daemon) func() {
 		w.Helper()
 		roles := w.admin.RbacV1().ClusterRoles()
-		role, err := roles.Get(w.Ctx, "hostpath-provisioner:hostpath-provisioner",
-			metav1.GetOptions{})
-		w.Must(err)
+		role := hosttest.Need(roles.Get(w.Ctx, "hostpath-provisioner:hostpath-provisioner",
+			metav1.GetOptions{}))(w)
 		less := role.DeepCopy()
 		less.Rules = slices.DeleteFunc(less.Rules,
 			func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
@@ -354,13 +338,9 @@ func withOddClass(w *world, _ *rig.Daemon) func() {
 func withSecretToken(w *world, d *rig.Daemon) func() {
 	w.Helper()
 	applied("--token-secret")(w, d)
-	secret, err := cluster.WaitFor(w.Ctx, w.admin.CoreV1().Secrets(account), account,
-		func(s *corev1.Secret) bool { return len(s.Data["token"]) > 0 })
-	w.Must(err)
-	return withKubeconfig(func(s string) string {
-		return strings.Replace(replaceLine(s, "tokenFile:", string(secret.Data["token"])),
-			"tokenFile:", "token:", 1)
-	})(w, d)
+	secret := hosttest.Need(cluster.WaitFor(w.Ctx, w.admin.CoreV1().Secrets(account), account,
+		func(s *corev1.Secret) bool { return len(s.Data["token"]) > 0 }))(w)
+	return withLine("tokenFile:", "token: "+string(secret.Data["token"]))(w, d)
 }
 
 // applied applies the manifests with these flags, and leaves them.

@@ -23,10 +23,9 @@ import (
 func (w *world) enrolls(node string) *rig.Daemon {
 	w.Helper()
 	dir := hosttest.Dir(w)
-	d, err := rig.New(rig.Options{Dir: dir,
+	d := hosttest.Need(rig.New(rig.Options{Dir: dir,
 		Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n[pool.fast]\npath = \"/srv/fast\"\n",
-			node, filepath.Join(dir, "etc", "kubeconfig"))})
-	w.Must(err)
+			node, filepath.Join(dir, "etc", "kubeconfig"))}))(w)
 	return d
 }
 
@@ -125,8 +124,8 @@ func TestEnrollMends(t *testing.T) {
 			t.Errorf("%s, without an administrator: exit code %d\n%s", c.name, code, out)
 		}
 		w.enroll(d).Ends(0, "node node-again is enrolled until").Lacks("nothing was changed")
-		_, err := w.with(kubeconfig).CoreV1().Nodes().Get(w.Ctx, "node-again", metav1.GetOptions{})
-		w.Must(err)
+		hosttest.Need(w.with(kubeconfig).CoreV1().Nodes().Get(w.Ctx, "node-again",
+			metav1.GetOptions{}))(w)
 		w.enroll(d).Ends(0, "nothing was changed")
 	}
 }
@@ -142,9 +141,8 @@ func TestEnrollFromStandardInput(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	_, err := w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.Ctx, "node-b",
-		metav1.GetOptions{})
-	w.Must(err)
+	hosttest.Need(w.with(d.Path("etc", "kubeconfig")).CoreV1().Nodes().Get(w.Ctx, "node-b",
+		metav1.GetOptions{}))(w)
 }
 
 // TestEnrollOffline: kubeconfigs for other nodes, each bound to its own.
@@ -162,9 +160,8 @@ func TestEnrollOffline(t *testing.T) {
 		w.a = w.with(file)
 		w.Must(create(volume("offline-"+node, node))(w))
 	}
-	out, err := exec.Command(rig.Binary(), "enroll", "--offline", "node-a", "--admin-kubeconfig",
-		w.Kubeconfig()).Output()
-	w.Must(err)
+	out := hosttest.Need(exec.Command(rig.Binary(), "enroll", "--offline", "node-a",
+		"--admin-kubeconfig", w.Kubeconfig()).Output())(w)
 	if _, err := clientcmd.Load(out); err != nil || !strings.Contains(string(out), "token: ") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -86,8 +86,7 @@ type creator[T any] interface {
 func makes[T any, K creator[T]](w *world, kind K, objects ...T) {
 	w.Helper()
 	for _, o := range objects {
-		_, err := kind.Create(w.Ctx, o, metav1.CreateOptions{})
-		w.Must(err)
+		hosttest.Need(kind.Create(w.Ctx, o, metav1.CreateOptions{}))(w)
 	}
 }
 
@@ -149,9 +148,8 @@ func (w *world) manifests(flags ...string) []byte {
 		flags = slices.DeleteFunc(slices.Clone(flags),
 			func(flag string) bool { return flag == "--claim-index" })
 	}
-	out, err := exec.CommandContext(w.Ctx, rig.Binary(),
-		append([]string{"manifests"}, flags...)...).Output()
-	w.Must(err)
+	out := hosttest.Need(exec.CommandContext(w.Ctx, rig.Binary(),
+		append([]string{"manifests"}, flags...)...).Output())(w)
 	return out
 }
 

@@ -1,11 +1,8 @@
 package identity
 
 import (
-	"fmt"
-
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -30,20 +27,18 @@ func statusWithoutSharedPools(w *world) error {
 	return w.whileApplied([]string{"--claim-index", "--pool-path", "/srv/fast"}, func() error {
 		return patch(claimsAt+"bound-b/status", `{"status":{"capacity":{"storage":"1Gi"}}}`)(w)
 	}, func() error {
-		_, err := w.a.CoreV1().PersistentVolumes().Create(w.Ctx,
-			volume("restored", "", scoped("every-node", "/srv/every/"+pvc("restored"))), dryRun)
-		return err
+		return only(w.a.CoreV1().PersistentVolumes().Create(w.Ctx,
+			volume("restored", "", scoped("every-node", "/srv/every/"+pvc("restored"))), dryRun))
 	})
 }
 
 // tokenForAnotherAudience also sees that the next token for the API server is given.
 func tokenForAnotherAudience(w *world) error {
 	request := func(audiences ...string) error {
-		_, err := w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, account,
+		return only(w.a.CoreV1().ServiceAccounts(account).CreateToken(w.Ctx, account,
 			&authenticationv1.TokenRequest{
 				Spec: authenticationv1.TokenRequestSpec{Audiences: audiences,
-					BoundObjectRef: boundTo("node-a")}}, dryRun)
-		return err
+					BoundObjectRef: boundTo("node-a")}}, dryRun))
 	}
 	vault := func() error { return request("vault") }
 	return w.whileApplied(append([]string{"--audience", "https://kubernetes.default.svc"},
@@ -66,6 +61,21 @@ func letGo(name string) func(*world) error {
 		return w.a.CoreV1().PersistentVolumes().Delete(w.Ctx, name, metav1.DeleteOptions{})
 	}
 }
+
+// inTurn does one after the other, as long as none is refused.
+func inTurn(all ...func(*world) error) func(*world) error {
+	return func(w *world) error {
+		for _, try := range all {
+			if err := try(w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// closedBy ends a patch of a capacity.
+const closedBy = `"metadata":{"annotations":{"hostpath-provisioner/closed":"LowSpace"}}}`
 
 // needs are what the daemon does, one of each kind.
 var needs = map[string]func(*world) error{
@@ -99,85 +109,41 @@ var needs = map[string]func(*world) error{
 	"a volume that is labelled with that goes":            letGo("from-before"),
 	"a shared volume goes":                                letGo(pvc("shared")),
 	"a volume of kubevirt's driver that was adopted goes": letGo(pvc("adopted")),
-	"a claim is taken and given back": func(w *world) error {
-		if err := patch(claimsAt+"to-serve",
-			`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-a"}}}`)(w); err != nil {
-			return err
-		}
-		return patch(claimsAt+"to-serve",
-			`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":null}}}`)(w)
-	},
+	"a claim is taken and given back": inTurn(
+		patch(claimsAt+"to-serve",
+			`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-a"}}}`),
+		patch(claimsAt+"to-serve",
+			`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":null}}}`)),
 	"a claim is taken over from a node that is gone": patch(claimsAt+"of-b",
 		`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"node-a"}}}`),
 	"an expansion": patch(claimsAt+"to-grow/status",
 		`{"metadata":{"annotations":{"volume.kubernetes.io/storage-resizer":"hostpath-provisioner"}},"status":{"allocatedResources":{"storage":"1Gi"},"conditions":[{"type":"Resizing","status":"True"}]}}`),
-	"events": func(w *world) error {
-		for i, kind := range []string{"PersistentVolumeClaim", "PersistentVolume", "Node"} {
-			e := event(fmt.Sprint("need-", i), "node-a", kind,
-				map[bool]string{true: "node-a", false: "some"}[kind == "Node"])
-			if err := createEvent(e)(w); err != nil {
-				return err
-			}
-		}
-		if err := patch(eventsAt+"crowded",
-			`{"count":2,"message":"other words of other nodes","lastTimestamp":"2026-01-01T00:00:00Z"}`)(w); err != nil {
-			return err
-		}
-		return patch(eventsAt+"of-b",
-			`{"count":2,"message":"1.5 GiB (98 %) are free","lastTimestamp":"2026-01-01T00:00:00Z"}`)(w)
-	},
-	"a lease": func(w *world) error {
-		l := lease("needed", "node-a")
-		if err := createLease(l)(w); err != nil {
-			return err
-		}
-		if err := updateLease(l)(w); err != nil {
-			return err
-		}
-		l.Spec.HolderIdentity = nil
-		return updateLease(l)(w)
-	},
-	"the lease of a pool called node": func(w *world) error {
-		return createLease(lease("node", "node-a"))(w)
-	},
-	"the node's own lease": func(w *world) error {
-		l := ofNode("node-a", "node-a")
-		if err := createLease(l)(w); err != nil {
-			return err
-		}
-		if err := updateLease(l)(w); err != nil {
-			return err
-		}
-		return remove(leasesAt + l.Name)(w)
-	},
-	"a tombstone": func(w *world) error {
-		if err := createLease(tombstone("pvc-needed", "node-a"))(w); err != nil {
-			return err
-		}
-		return remove(leasesAt + "pvc-gone")(w)
-	},
-	"capacities": func(w *world) error {
-		for _, c := range []*storagev1.CSIStorageCapacity{capacity("need-a", "node-a"),
-			ofSilent("need-others", "0", "9223372036854775807")} {
-			if err := createCapacity(c)(w); err != nil {
-				return err
-			}
-			size := map[bool]string{true: `"capacity":"2Gi","maximumVolumeSize":"2Gi"`,
-				false: `"capacity":"0","maximumVolumeSize":"9223372036854775807"`}[c.Labels[nodeLabel] != ""]
-			if err := patch(capacitiesAt+c.Name,
-				`{`+size+`,"metadata":{"annotations":{"hostpath-provisioner/closed":"LowSpace"}}}`)(w); err != nil {
-				return err
-			}
-			if err := remove(capacitiesAt + c.Name)(w); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
+	"events": inTurn(
+		createEvent(event("need-0", "node-a", "PersistentVolumeClaim", "some")),
+		createEvent(event("need-1", "node-a", "PersistentVolume", "some")),
+		createEvent(event("need-2", "node-a", "Node", "node-a")),
+		patch(eventsAt+"crowded",
+			`{"count":2,"message":"other words of other nodes","lastTimestamp":"2026-01-01T00:00:00Z"}`),
+		patch(eventsAt+"of-b",
+			`{"count":2,"message":"1.5 GiB (98 %) are free","lastTimestamp":"2026-01-01T00:00:00Z"}`)),
+	"a lease": inTurn(createLease(lease("needed", "node-a")),
+		updateLease(lease("needed", "node-a")), updateLease(lease("needed", "node-a", givenUp))),
+	"the lease of a pool called node": createLease(lease("node", "node-a")),
+	"the node's own lease": inTurn(createLease(ofNode("node-a", "node-a")),
+		updateLease(ofNode("node-a", "node-a")), remove(leasesAt+ofNode("node-a", "").Name)),
+	"a tombstone": inTurn(createLease(tombstone("pvc-needed", "node-a")),
+		remove(leasesAt+"pvc-gone")),
+	"capacities": inTurn(
+		createCapacity(capacity("need-a", "node-a")),
+		patch(capacitiesAt+"need-a", `{"capacity":"2Gi","maximumVolumeSize":"2Gi",`+closedBy),
+		remove(capacitiesAt+"need-a"),
+		createCapacity(ofSilent("need-others", "0", "9223372036854775807")),
+		patch(capacitiesAt+"need-others",
+			`{"capacity":"0","maximumVolumeSize":"9223372036854775807",`+closedBy),
+		remove(capacitiesAt+"need-others")),
 	"the scheduler compares": patch(driverAt, `{"metadata":{"annotations":{"hostpath-provisioner/reviewed":"2026-01-01T00:00:00Z","hostpath-provisioner/publishing":"1"}},"spec":{"storageCapacity":true}}`),
 	"the next token":         token(account, boundTo("node-a")),
 	"adopt looks first": func(w *world) error {
-		_, err := w.a.CoreV1().PersistentVolumes().Create(w.Ctx, volume("n9", "node-a"), dryRun)
-		return err
+		return only(w.a.CoreV1().PersistentVolumes().Create(w.Ctx, volume("n9", "node-a"), dryRun))
 	},
 }

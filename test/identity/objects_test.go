@@ -149,6 +149,8 @@ func lease(pool, node string, change ...func(*coordinationv1.Lease)) *coordinati
 
 func calledTombstone(l *coordinationv1.Lease) { l.Labels["hostpath-provisioner/tombstone"] = "delete" }
 
+func givenUp(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }
+
 func anotherProgram(l *coordinationv1.Lease) { l.Name, l.Labels = "another.program", nil }
 
 // ofNode is the lease that says which host has a node's name.

@@ -53,8 +53,7 @@ func (o *orders) acting(as rest.ImpersonationConfig) kubernetes.Interface {
 	o.Helper()
 	config := o.Config()
 	config.Impersonate, config.QPS = as, -1
-	client := hosttest.Need(kubernetes.NewForConfig(config))(o)
-	return client
+	return hosttest.Need(kubernetes.NewForConfig(config))(o)
 }
 
 // makeCanary makes policies that are no part of the product and refuse a ConfigMap: by its name,
@@ -130,9 +129,8 @@ var strangers = map[string]func(*orders) error{
 	"a lease of a controller":          leaseIn("kube-system"),
 	"a lease in the daemons namespace": inAccount(leaseIn(account)),
 	"a token": func(o *orders) error {
-		_, err := o.stranger.CoreV1().ServiceAccounts("default").CreateToken(o.Ctx, "default",
-			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		return err
+		return only(o.stranger.CoreV1().ServiceAccounts("default").CreateToken(o.Ctx, "default",
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))
 	},
 	"a claim": func(o *orders) error {
 		claims := o.stranger.CoreV1().PersistentVolumeClaims("default")
@@ -163,18 +161,15 @@ var strangers = map[string]func(*orders) error{
 	"an event": func(o *orders) error {
 		e := event("", "node-b", "Pod", "x")
 		e.GenerateName = "stranger-"
-		_, err := o.stranger.CoreV1().Events("default").Create(o.Ctx, e, metav1.CreateOptions{})
-		return err
+		return only(o.stranger.CoreV1().Events("default").Create(o.Ctx, e, metav1.CreateOptions{}))
 	},
 	"a capacity": inAccount(func(o *orders) error {
-		_, err := o.stranger.StorageV1().CSIStorageCapacities(account).Create(o.Ctx,
-			capacity("stranger", "node-b"), dryRun)
-		return err
+		return only(o.stranger.StorageV1().CSIStorageCapacities(account).Create(o.Ctx,
+			capacity("stranger", "node-b"), dryRun))
 	}),
 	"a CSIDriver": func(o *orders) error {
-		_, err := o.stranger.StorageV1().CSIDrivers().Create(o.Ctx,
-			&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "stranger.example"}}, dryRun)
-		return err
+		return only(o.stranger.StorageV1().CSIDrivers().Create(o.Ctx,
+			&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "stranger.example"}}, dryRun))
 	},
 }
 

@@ -291,8 +291,7 @@ var attempts = []attempt{
 		"the lease is taken in another node's name", "a holder is named with its node"},
 	{"make node-b the holder of node-a's lease", updateLease(lease("free", "node-b")),
 		"the lease is taken in another node's name", "the same"},
-	{"give up node-b's lease", updateLease(lease("held", "node-b",
-		func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil })), "or taken from it",
+	{"give up node-b's lease", updateLease(lease("held", "node-b", givenUp)), "or taken from it",
 		"a holder gives up its own"},
 	{"delete the lease of a shared pool", remove(leasesAt + "held.hostpath-provisioner"),
 		"the lease of a pool is not deleted", "only tombstones are collected"},
@@ -375,15 +374,13 @@ var attempts = []attempt{
 		patch(driverAt, `{"spec":{"fsGroupPolicy":"File","requiresRepublish":true}}`),
 		"nothing but storageCapacity of a CSIDriver changes", "one field is the daemons'"},
 	{"read Secrets", func(w *world) error {
-		_, err := w.a.CoreV1().Secrets("kube-system").List(w.Ctx, metav1.ListOptions{})
-		return err
+		return only(w.a.CoreV1().Secrets("kube-system").List(w.Ctx, metav1.ListOptions{}))
 	}, byRBAC, "no right"},
 	{"relabel its own Node", patch(nodesAt+"node-a", `{"metadata":{"labels":{"a":"b"}}}`), byRBAC,
 		"no right"},
 	{"create a pod", func(w *world) error {
-		_, err := w.a.CoreV1().Pods("default").Create(w.Ctx, cluster.Pod("default", "x"),
-			metav1.CreateOptions{})
-		return err
+		return only(w.a.CoreV1().Pods("default").Create(w.Ctx, cluster.Pod("default", "x"),
+			metav1.CreateOptions{}))
 	}, byRBAC, "no right"},
 	{"change what the policies allow",
 		patch(policiesAt+"volumes.hostpath-provisioner.hostpath-provisioner",

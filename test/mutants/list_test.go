@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -17,10 +18,7 @@ const most = 300
 // What the list names is there: each old line once in its file, each proof in its package. A commit
 // that changes a line that an entry breaks changes the entry, too.
 func TestListFitsTheTree(t *testing.T) {
-	all, err := readList(rig.Root())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := hosttest.Need(readList(rig.Root()))(t)
 	for _, m := range all {
 		if _, err := m.mutate(rig.Root()); err != nil {
 			t.Errorf("%s: %s: %v", m.Source, m.Name, err)
@@ -38,14 +36,8 @@ func TestListFitsTheTree(t *testing.T) {
 // promise, of an invariant of the model or of a rule. Tests of real kubelets, and those of pages,
 // are left out.
 func TestEachPromiseIsBroken(t *testing.T) {
-	all, err := readList(rig.Root())
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(rig.Root(), "docs/dev/proofs.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := hosttest.Need(readList(rig.Root()))(t)
+	page := hosttest.Need(os.ReadFile(filepath.Join(rig.Root(), "docs/dev/proofs.md")))(t)
 	tied := map[string]bool{}
 	for row := range strings.Lines(string(page)) {
 		if !strings.HasPrefix(row, "| ") {
@@ -105,10 +97,7 @@ func TestParse(t *testing.T) {
 
 func TestApply(t *testing.T) {
 	text := "func f() {\n\tif a {\n\t\treturn 1\n\t}\n\treturn 1\n}\n"
-	p, err := parsePatch([]string{"  if a {", "- return 1", "+ return 2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := hosttest.Need(parsePatch([]string{"  if a {", "- return 1", "+ return 2"}))(t)
 	got, err := p.apply(text)
 	if want := strings.Replace(text, "return 1", "return 2", 1); err != nil || strings.ReplaceAll(got, "\t", "") != strings.ReplaceAll(want, "\t", "") {
 		t.Errorf("%v, got\n%s\nwant\n%s", err, got, want)

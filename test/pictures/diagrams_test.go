@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // Each diagram is drawn from the text that is kept beside it, has colours for dark pages, and is
@@ -18,17 +20,11 @@ func TestDiagrams(t *testing.T) {
 	}
 	shown := ""
 	for _, page := range append(pages, "../../README.md") {
-		data, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := hosttest.Need(os.ReadFile(page))(t)
 		shown += string(data)
 	}
 	for _, text := range texts {
-		svg, err := os.ReadFile(svgOf(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		svg := hosttest.Need(os.ReadFile(svgOf(text)))(t)
 		note, err := noteOf(text)
 		if err != nil || !bytes.HasSuffix(svg, []byte(note)) {
 			t.Errorf("%s is not drawn from its text (%v); run: make pictures", svgOf(text), err)

@@ -9,24 +9,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 const measured = "../../docs/measured"
 
 // A page shows each picture, and each is drawn from the measurements that are kept beside it.
 func TestPicturesAreShown(t *testing.T) {
-	page, err := os.ReadFile("../../docs/dev/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := hosttest.Need(os.ReadFile("../../docs/dev/performance.md"))(t)
 	for _, p := range pictures {
 		if !strings.Contains(string(page), "](../measured/"+p.file+")") {
 			t.Errorf("performance.md does not show %s", p.file)
 		}
-		want, err := p.draw(measured)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := hosttest.Need(p.draw(measured))(t)
 		if got, err := os.ReadFile(filepath.Join(measured, p.file)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is not what %s says (%v); run: make pictures", p.file, p.json, err)
 		}
@@ -40,21 +36,14 @@ func TestDraw(t *testing.T) {
 		"cluster.json": `{"machine": "2 < 3 processors", "rows": [{"contender": "floor", "podsPerSecond": 598, "floor": true}, {"contender": "library", "podsPerSecond": 3.83}, {"contender": "hostpath-provisioner", "podsPerSecond": 6.19}]}`,
 		"scale.json":   `{"machine": "m", "rows": [{"foreign": 0, "contender": "a & b", "residentMiB": 30}, {"foreign": 7, "contender": "a & b", "residentMiB": 1234}]}`,
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	if err := run(dir); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, run(dir))
 	for name, words := range map[string][]string{
 		"pods.svg":   {">library<", ">3.83<", ">6.19<", oursColour, "2 &lt; 3 processors"},
 		"memory.svg": {">7 claims<", ">30<", ">1234<", "a &amp; b"},
 	} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := hosttest.Need(os.ReadFile(filepath.Join(dir, name)))(t)
 		for _, word := range words {
 			if !bytes.Contains(data, []byte(word)) {
 				t.Errorf("%s has no %q:\n%s", name, word, data)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
@@ -14,10 +15,7 @@ import (
 // tested in test/demo.
 func TestPictureOfTheRecording(t *testing.T) {
 	file := filepath.Join(rig.Root(), "docs", "pictures", castName)
-	all, err := readCast(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := hosttest.Need(readCast(file))(t)
 	if last := all[len(all)-1].text; !strings.HasPrefix(last, "every step held") {
 		t.Errorf("it ends with %q", last)
 	}

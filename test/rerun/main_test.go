@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // module is a module with tests, each of which counts its runs in the file "runs".
@@ -61,9 +63,7 @@ func TestRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for file, text := range map[string]string{"go.mod": "module flaky\n\ngo 1.26\n", "x_test.go": module + c.tests} {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				hosttest.Check(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 			}
 			t.Chdir(dir)
 			kept := filepath.Join(t.TempDir(), "unstable")
@@ -109,9 +109,7 @@ func TestNotHere(t *testing.T) { t.Skip("it is of another version") }
 func TestOnce(t *testing.T) { if count("once") == 1 { t.Fatal("the first time") } }`
 	files := map[string]string{"go.mod": "module flaky\n\ngo 1.26\n", "x_test.go": module + tests}
 	for file, text := range files {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	t.Setenv("RESULTS", "results")
 	t.Setenv("UNSTABLE", "")

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // Each right that the manifests give has a row or a place elsewhere, and no row is of another. Each
@@ -53,9 +55,7 @@ func TestRequests(t *testing.T) {
 		return `{"verb":"` + verb + `","user":{"username":"` + user + `"},"objectRef":{"resource":"` + resource + `","subresource":"` + sub + `"},"responseStatus":{"code":` + code + "}}\n"
 	}
 	text := line(account, "get", "pods", "", "200") + line(account, "get", "pods", "", "403") + line("x", "list", "pods", "", "403") + line(account, "patch", "a", "b", "409") + `{"verb":"li`
-	if err := os.WriteFile(filepath.Join(dir, "1.log"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, os.WriteFile(filepath.Join(dir, "1.log"), []byte(text), 0o600))
 	got, err := requests(dir)
 	if err != nil || len(got) != 2 || got["get pods"] != (asked{2, 1}) || got["patch a/b"] != (asked{1, 0}) {
 		t.Errorf("%v, %v", got, err)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // A row says of each feature what showed it, or why nothing did; the last result of a test counts.
@@ -13,12 +15,8 @@ func TestTable(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		hosttest.Check(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		hosttest.Check(t, os.WriteFile(file, []byte(text), 0o600))
 		return file
 	}
 	const pkg = "\tgithub.com/hostpath-provisioner/hostpath-provisioner/test/e2e\t"
@@ -32,13 +30,8 @@ func TestTable(t *testing.T) {
 	page := write("page.md", "before\n"+begin+"\n"+"| version | expansion | snapshots | test/e2e |\n|---|---|---|---|\n"+
 		"| 1.34.4 | old | was | 2 passed |\n| 1.33.12 | older | was | 2 passed |\n"+
 		"| 1.35.4 | kept | was | 2 passed |\n"+end+"\nafter\n")
-	if err := update(page, filepath.Join(dir, "versions")); err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, update(page, filepath.Join(dir, "versions")))
+	got := hosttest.Need(os.ReadFile(page))(t)
 	lines := strings.Split(strings.TrimSpace(string(got)), "\n")
 	rows, order := map[string]map[string]string{}, ""
 	for _, line := range lines[1 : len(lines)-1] {
@@ -79,10 +72,7 @@ func TestNamesExist(t *testing.T) {
 			t.Fatalf("%s: %v", pkg, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := hosttest.Need(os.ReadFile(file))(t)
 			tests += pkg + "\n" + string(text)
 		}
 	}

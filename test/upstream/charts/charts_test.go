@@ -19,6 +19,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging/charts"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/goldenfile"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // cases are values of the chart, and the options that mean the same.
@@ -66,10 +67,7 @@ func complete(o packaging.Options) packaging.Options {
 // render is the chart's objects.
 func render(t *testing.T, namespace string, values map[string]any) string {
 	t.Helper()
-	rendered, err := try(t, namespace, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rendered := hosttest.Need(try(t, namespace, values))(t)
 	return rendered
 }
 
@@ -79,13 +77,8 @@ func try(t *testing.T, namespace string, values map[string]any) (string, error) 
 	for name, text := range charts.Helm("v0.2.0-dev.1+gabc") {
 		files = append(files, &loader.BufferedFile{Name: name, Data: []byte(text)})
 	}
-	chart, err := loader.LoadFiles(files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := chart.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	chart := hosttest.Need(loader.LoadFiles(files))(t)
+	hosttest.Check(t, chart.Validate())
 	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "r", Namespace: namespace}, nil)
 	if err != nil {
 		return "", err
@@ -126,18 +119,11 @@ func TestKustomize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			disk := filesys.MakeFsInMemory()
 			for file, text := range charts.Kustomization(complete(c.options)) {
-				if err := disk.WriteFile("/k/"+file, []byte(text)); err != nil {
-					t.Fatal(err)
-				}
+				hosttest.Check(t, disk.WriteFile("/k/"+file, []byte(text)))
 			}
-			built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/k")
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := built.AsYaml()
-			if err != nil {
-				t.Fatal(err)
-			}
+			built := hosttest.Need(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).
+				Run(disk, "/k"))(t)
+			text := hosttest.Need(built.AsYaml())(t)
 			same(t, objects(t, string(text)), objects(t, packaging.Manifests(complete(c.options))))
 		})
 	}

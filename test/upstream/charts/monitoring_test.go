@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/packaging"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // monitoring are the values that ask for all of it.
@@ -34,9 +35,7 @@ func TestMonitoring(t *testing.T) {
 	var rules monitoringv1.PrometheusRule
 	read(t, with, "PrometheusRule storage hostpath-provisioner", &rules)
 	var alerts monitoringv1.PrometheusRuleSpec
-	if err := yaml.UnmarshalStrict([]byte(packaging.Alerts), &alerts); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, yaml.UnmarshalStrict([]byte(packaging.Alerts), &alerts))
 	if got, want := text(t, rules.Spec), text(t, alerts); got != want || len(alerts.Groups) != 1 ||
 		!strings.Contains(want, "{{ $labels.instance }}") {
 		t.Errorf("the rules are\n%s\nwant\n%s", got, want)
@@ -88,10 +87,7 @@ func read(t *testing.T, from map[string]string, name string, into any) {
 
 func text(t *testing.T, of any) string {
 	t.Helper()
-	all, err := yaml.Marshal(of)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := hosttest.Need(yaml.Marshal(of))(t)
 	return string(all)
 }
 

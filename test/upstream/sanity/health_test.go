@@ -18,6 +18,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/controllers"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/disk/volume"
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
 // ControllerGetVolumeHealth is part of spec.ControllerServer.
@@ -86,17 +87,11 @@ func (s *service) checkHealth(t *testing.T) {
 	size := &spec.CapacityRange{RequiredBytes: 1 << 20}
 	lost, whole := s.ask(t, "lost", size, nil, codes.OK), s.ask(t, "whole", size, nil, codes.OK)
 	s.wantHealth(t, nil)
-	if err := os.RemoveAll(filepath.Join(s.pool.Path, lost)); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, os.RemoveAll(filepath.Join(s.pool.Path, lost)))
 	s.wantHealth(t, map[string]string{lost: "DATA_LOSS VolumeLost"})
-	if err := unix.Mount("other", s.pool.Path, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, unix.Mount("other", s.pool.Path, "tmpfs", 0, ""))
 	s.wantHealth(t, map[string]string{lost: "INACCESSIBLE MarkerMissing", whole: "INACCESSIBLE MarkerMissing"})
-	if err := unix.Unmount(s.pool.Path, 0); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, unix.Unmount(s.pool.Path, 0))
 	s.wantHealth(t, map[string]string{lost: "DATA_LOSS VolumeLost"})
 	if _, err := s.ControllerGetVolumeHealth(t.Context(), &spec.ControllerGetVolumeHealthRequest{VolumeId: "none"}); status.Code(err) != codes.NotFound {
 		t.Errorf("of a volume that is not there: %v", err)

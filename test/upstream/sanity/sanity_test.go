@@ -86,13 +86,9 @@ func TestSanity(t *testing.T) {
 // newPool makes a pool on a filesystem that can share files' blocks.
 func newPool(t *testing.T, at string) config.Pool {
 	t.Helper()
-	if err := os.Mkdir(at, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, os.Mkdir(at, 0o700))
 	hosttest.Mkfs(t, "xfs", 320).Mount(t, at)
-	if err := os.Chmod(at, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, os.Chmod(at, 0o700))
 	p := config.DefaultPool("fast")
 	p.Path, p.MountPoint, p.Immutable, p.SELinuxType = at, at, config.ImmutableOff, ""
 	p.Source, p.Clones, p.Snapshots = plan.SourceCSI, plan.ClonesReflink, plan.SnapshotsLive
@@ -108,14 +104,9 @@ func newService(t *testing.T, cfg config.Config, state string) *service {
 		Name: p.Name, Path: p.Path, Scope: p.Scope, Source: p.Source, Mode: p.Mode, OnDelete: p.OnDelete, Directory: p.Directory.Expand,
 		Quota: p.Quota, Clones: p.Clones, Snapshots: p.Snapshots,
 	}
-	marker, err := hostcheck.EncodeMarker(hostcheck.NewMarker(p.Name, time.Now()))
+	marker := hosttest.Need(hostcheck.EncodeMarker(hostcheck.NewMarker(p.Name, time.Now())))(t)
 	s.id = pool.Identity(t, p.Path)
-	if err == nil {
-		err = s.store.InitMarker(t.Context(), s.id, marker)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	hosttest.Check(t, s.store.InitMarker(t.Context(), s.id, marker))
 	probe := prober.New(prober.Options{Pool: p, Node: cfg.Node, StateDir: state, Locks: unlocked{}, Store: s.store, Deadline: csi.Within})
 	nobody := func() string { return "" }
 	s.daemon = controllers.New(controllers.Options{
@@ -139,10 +130,7 @@ func (unlocked) Guard(*hostcheck.Report) {}
 // serve has all services respond on one socket, to one call at a time.
 func serve(t *testing.T, socket string, s *service, d driver) {
 	t.Helper()
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := hosttest.Need(net.Listen("unix", socket))(t)
 	one := func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, do grpc.UnaryHandler) (any, error) {
 		s.calls.Lock()
 		defer s.calls.Unlock()
@@ -173,10 +161,7 @@ func kindOf(path string) (sanity.PathKind, error) {
 // checkEmpty reports what the cases left in the pool, and what the pool has promised.
 func (s *service) checkEmpty(t *testing.T) {
 	t.Helper()
-	inventory, err := s.store.List(t.Context(), s.id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inventory := hosttest.Need(s.store.List(t.Context(), s.id))(t)
 	if left := len(inventory.Volumes) + len(inventory.Archived) + len(inventory.Foreign) + len(inventory.Leftovers) + len(inventory.Damaged); left > 0 {
 		t.Errorf("left in the pool: %+v", inventory)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,13 +22,12 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/pages"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
-
-const root = "../../.." // of the repository
 
 // environment is a cluster, the resources of snapshots once they are installed, and one node.
 type environment struct {
@@ -49,24 +47,21 @@ func start(t *testing.T) *environment {
 
 // daemon is that of the node, with the configuration of the page, on a filesystem that makes
 // snapshots in this way.
-func (w *environment) daemon(page, fs string, mib int, way string) *rig.Daemon {
+func (w *environment) daemon(fs string, mib int, way string) *rig.Daemon {
 	w.Helper()
 	dir := hosttest.Dir(w)
 	w.mount = hosttest.PoolMount(w, hosttest.Mkfs(w, fs, mib))
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
-	configured := strings.NewReplacer(`"/srv/fast"`, fmt.Sprintf("%q", w.mount), `snapshots = "live"`, fmt.Sprintf("snapshots = %q", way)).Replace(blocks(w, page, "toml")[1])
+	configured := strings.NewReplacer(`"/srv/fast"`, fmt.Sprintf("%q", w.mount), `snapshots = "live"`, fmt.Sprintf("snapshots = %q", way)).Replace(w.block("toml"))
 	return w.Daemon(w.node, "fast", rig.Options{Dir: dir, Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n%s", w.node, kubeconfig, configured)})
 }
 
-func blocks(w *environment, page, language string) (all []string) {
-	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllStringSubmatch(page, -1) {
-		all = append(all, m[1])
-	}
-	if len(all) < 2 {
-		w.Fatalf("the page has %d blocks of %s", len(all), language)
-	}
-	return all
+// block is the page's example in a language.
+func (w *environment) block(language string) string {
+	w.Helper()
+	page := pages.Open(rig.Root())
+	return hosttest.Need(page.Take("snapshots.md", "Snapshots", language, 0))(w)[0].Text
 }
 
 // install builds and starts the snapshot-controller, which ends with the test, and applies the
@@ -74,20 +69,15 @@ func blocks(w *environment, page, language string) (all []string) {
 func (w *environment) install() {
 	w.Helper()
 	dir := hosttest.Dir(w)
-	build, err := exec.CommandContext(w.Ctx, "./build.sh", dir).CombinedOutput()
-	if err != nil {
-		w.Fatalf("build.sh: %v: %s", err, build)
-	}
+	hosttest.Run(w, "./build.sh", dir)
 	var definitions []byte
 	for _, name := range []string{"volumesnapshots", "volumesnapshotcontents", "volumesnapshotclasses"} {
-		text, err := os.ReadFile(filepath.Join(dir, name+".yaml"))
-		w.Must(err)
+		text := hosttest.Need(os.ReadFile(filepath.Join(dir, name+".yaml")))(w)
 		definitions = append(append(definitions, text...), "\n---\n"...)
 	}
-	w.snapshots, err = w.SnapshotResources(w.Ctx, w.Namespace, w.Provisioner, definitions)
-	w.Must(err)
-	log, err := os.Create(filepath.Join(dir, "log"))
-	w.Must(err)
+	w.snapshots = hosttest.Need(w.SnapshotResources(w.Ctx, w.Namespace, w.Provisioner,
+		definitions))(w)
+	log := hosttest.Need(os.Create(filepath.Join(dir, "log")))(w)
 	w.Cleanup(func() {
 		text, _ := os.ReadFile(log.Name())
 		if w.Failed() {
@@ -103,8 +93,7 @@ func (w *environment) install() {
 // status is that of a VolumeSnapshot.
 func (w *environment) status(name string) map[string]any {
 	w.Helper()
-	o, err := w.snapshots.Of("volumesnapshots").Get(w.Ctx, name, metav1.GetOptions{})
-	w.Must(err)
+	o := hosttest.Need(w.snapshots.Of("volumesnapshots").Get(w.Ctx, name, metav1.GetOptions{}))(w)
 	status, _, _ := unstructured.NestedMap(o.Object, "status")
 	return status
 }
@@ -118,22 +107,20 @@ func TestSnapshotsPage(t *testing.T) {
 
 func tryPage(t *testing.T, fs string, mib int, way string) {
 	w := start(t)
-	text, err := os.ReadFile(filepath.Join(root, "docs/snapshots.md"))
-	w.Must(err)
-	w.Run(w.daemon(string(text), fs, mib, way))
+	w.Run(w.daemon(fs, mib, way))
 	w.install()
 	mode := storagev1.VolumeBindingWaitForFirstConsumer
 	class := cluster.StorageClass("fast", w.Provisioner, mode)
 	class.Parameters = map[string]string{"pool": "fast"}
-	_, err = w.Client().StorageV1().StorageClasses().Create(w.Ctx, class, metav1.CreateOptions{})
-	w.Must(err)
+	hosttest.Need(w.Client().StorageV1().StorageClasses().
+		Create(w.Ctx, class, metav1.CreateOptions{}))(w)
 	claim := cluster.Claim(w.Namespace, "data", "fast", "10Mi")
 	claim.Annotations = map[string]string{"kubevirt.io/provisionOnNode": w.node}
-	_, err = w.Client().CoreV1().PersistentVolumeClaims(w.Namespace).Create(w.Ctx, claim, metav1.CreateOptions{})
-	w.Must(err)
+	claims := w.Client().CoreV1().PersistentVolumeClaims(w.Namespace)
+	hosttest.Need(claims.Create(w.Ctx, claim, metav1.CreateOptions{}))(w)
 	origin := w.Bound("data")
 	w.Must(os.WriteFile(filepath.Join(w.mount, origin.Name, "file"), []byte("data"), 0o600))
-	for doc := range strings.SplitSeq(blocks(w, string(text), "yaml")[1], "---\n") {
+	for doc := range strings.SplitSeq(w.block("yaml"), "---\n") {
 		if strings.Contains(doc, "kind: VolumeSnapshotClass") {
 			w.Must(w.Apply(w.Ctx, []byte(doc)))
 			continue
@@ -189,8 +176,8 @@ spec:
 // contents are those of a driver.
 func (w *environment) contents(driver string) (all []unstructured.Unstructured) {
 	w.Helper()
-	list, err := w.snapshots.Of("volumesnapshotcontents").List(w.Ctx, metav1.ListOptions{})
-	w.Must(err)
+	list := hosttest.Need(w.snapshots.Of("volumesnapshotcontents").
+		List(w.Ctx, metav1.ListOptions{}))(w)
 	return slices.DeleteFunc(list.Items, func(c unstructured.Unstructured) bool {
 		of, _, _ := unstructured.NestedString(c.Object, "spec", "driver")
 		return of != driver
