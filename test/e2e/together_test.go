@@ -73,6 +73,8 @@ func TestClaimsOfAPod(t *testing.T) {
 	w.deletePod("db")
 	w.pod("again", []string{small.node, large.node}, "data", "wal")
 	for _, name := range []string{"data", "wal"} {
+		// The scheduler draws one of both nodes each time, and waits longer after each.
+		need(w.WaitClaimBound(w.unhurried(), w.Namespace, name))(w)
 		w.boundOn(name, large)
 	}
 
