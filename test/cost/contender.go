@@ -119,7 +119,8 @@ func (s *scale) run(ctx context.Context, c *contender, foreign int) row {
 	before, plane, began := c.meter.received(), s.cpuOf(s.Cluster.PID()), time.Now()
 	s.Must(c.start(), "starting "+c.name)
 	if claim != nil {
-		_, err := cluster.WaitFor(ctx, s.Volumes(), "pvc-"+string(claim.UID), func(*corev1.PersistentVolume) bool { return true })
+		is := func(*corev1.PersistentVolume) bool { return true }
+		_, err := cluster.WaitFor(ctx, s.Volumes(), "pvc-"+string(claim.UID), is)
 		s.Must(err, "waiting for a volume of "+c.name)
 		r.First = time.Since(began)
 	}

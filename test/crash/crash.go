@@ -193,7 +193,8 @@ func proveDaemon(p *prover, plane func() *harness.Plane) report {
 		rows = append(rows, e().killAtRandom())
 	}
 	if len(rows) > 0 {
-		p.Say("%d volumes stayed whole in the trash, killed between the removal of the object and the note of it", e().stayed)
+		p.Say("%d volumes stayed whole in the trash, "+
+			"killed between the removal of the object and the note of it", e().stayed)
 		e().die()
 	}
 	return rows
@@ -255,7 +256,8 @@ every operation and every recovery, starts it again and compares the state.`,
 			flags.IntVar(&o.kills, "kills", 1000, "random kills in the end, while claims come and go")
 			flags.IntVar(&o.moves, "moves", 0,
 				"random interruptions of moves of three disks between three machines, in the end")
-			flags.TextVar(&o.only, "only", all, "only operations whose name has a match of this regular expression")
+			flags.TextVar(&o.only, "only", all,
+				"only operations whose name has a match of this regular expression")
 			flags.TextVar(&o.at, "at", all, "the same for the points of each operation")
 			flags.StringVar(&o.scope, "scope", "node", "of the pool; with every-node this is the only node")
 			flags.StringVar(&o.fs, "fs", "ext4", "the pool's filesystem: ext4, which copies, or xfs or btrfs, which share blocks")

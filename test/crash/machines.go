@@ -82,7 +82,8 @@ func (m *mover) addMachine(p *prover, plane *harness.Plane, n int) {
 		first := m.machines[0]
 		a.node = fmt.Sprintf("%s-%d", movesNode, n+1)
 		m.Must(m.Cluster.AddHost(m.ctx, a.node, nil), "adding a node")
-		text := harness.Need(os.ReadFile(first.daemon.Path("etc", "config.toml")))(m, "reading the configuration")
+		read := harness.Need(os.ReadFile(first.daemon.Path("etc", "config.toml")))
+		text := read(m, "reading the configuration")
 		config := strings.NewReplacer(fmt.Sprintf("\nnode = %q", first.node),
 			fmt.Sprintf("\nnode = %q", a.node), first.pool, a.pool).Replace(string(text))
 		o := rig.Options{Binary: "/proc/self/exe", Dir: dir, Env: env, Config: config}

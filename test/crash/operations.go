@@ -169,7 +169,8 @@ func (w expectation) content() string { return "snapcontent-" + w.uid }
 // made.
 func (e *environment) addSnapshots() {
 	e.knowSnapshots()
-	name := harness.Need(e.snapshots.Ask(e.ctx, origin, e.origin, e.Node, "Delete"))(e, "asking for a snapshot")
+	asked := harness.Need(e.snapshots.Ask(e.ctx, origin, e.origin, e.Node, "Delete"))
+	name := asked(e, "asking for a snapshot")
 	ready := func() bool { return e.contents()[name].ready }
 	e.Must(harness.Eventually(e.Soon(), ready), "waiting for the origin's snapshot")
 	e.Must(e.snapshots.Bind(e.ctx, origin, name), "binding a snapshot")
@@ -198,7 +199,8 @@ func (e *environment) contents() map[string]content {
 // snap asks for a snapshot of the origin.
 func (t *testCase) snap() {
 	t.data = originData
-	name := harness.Need(t.snapshots.Ask(t.ctx, t.claim, t.origin, t.Node, "Delete"))(t, "asking for a snapshot")
+	asked := harness.Need(t.snapshots.Ask(t.ctx, t.claim, t.origin, t.Node, "Delete"))
+	name := asked(t, "asking for a snapshot")
 	t.asked(strings.TrimPrefix(name, "snapcontent-"))
 }
 

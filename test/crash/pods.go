@@ -62,10 +62,12 @@ func buildPods(of *prover, plane *harness.Plane) *pods {
 	e.killer = of.watch(filepath.Join(dir, "killer"), scope)
 	p.watching = of.watch(filepath.Join(dir, "watching"), scope)
 	e.Environment = harness.StartOn(ctx, &own, harness.Options{
-		Name: podsNode, Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(e.opt.daemon), Metrics: true, TOML: fmt.Sprintf("kubelet_root = %q\n", root),
+		Name: podsNode, Dir: dir, Binary: "/proc/self/exe", Env: e.killer.Env(e.opt.daemon),
+		Metrics: true, TOML: fmt.Sprintf("kubelet_root = %q\n", root),
 	})
 	e.AddPool(harness.Pool{
-		Name: name, Path: e.pool, Mount: func() { hosttest.Mkfs(e, sharing(e.opt.fs), filesystemMiB).Mount(e, e.pool) },
+		Name: name, Path: e.pool,
+		Mount: func() { hosttest.Mkfs(e, sharing(e.opt.fs), filesystemMiB).Mount(e, e.pool) },
 		TOML: fmt.Sprintf("source = \"csi\"\nsnapshots = \"paused\"\npause_limit = \"20s\"\ninline_volumes = \"%dMi\"\nmode = \"%04o\"\nowner = \"%d\"\ngroup = \"%d\"\n",
 			inlineMiB, dirMode, dirUID, dirGID),
 	})

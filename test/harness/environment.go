@@ -261,9 +261,10 @@ func (e *Environment) AddPeer(ctx context.Context, p Pool, own *hosttest.Image) 
 		// The first node's filesystem goes: a mount on top of it would hide its mount point.
 		mounts += fmt.Sprintf("; umount %[1]s; mount --bind %[2]s %[1]s; umount %[2]s", p.Path, e.peerPool)
 	}
-	e.peer = Need(rig.New(rig.Options{Binary: e.opt.Binary, Dir: dir, Config: e.config(node, ""), Wrap: []string{
-		"unshare", "--mount", "--propagation", "slave", "sh", "-ec", mounts + `; exec "$@"`, "sh",
-	}}))(e, "configuring the second daemon")
+	e.peer = Need(rig.New(rig.Options{Binary: e.opt.Binary, Dir: dir,
+		Config: e.config(node, ""), Wrap: []string{
+			"unshare", "--mount", "--propagation", "slave", "sh", "-ec", mounts + `; exec "$@"`, "sh",
+		}}))(e, "configuring the second daemon")
 	if out, code := e.peer.Call("prepare", p.Name); code != 0 {
 		e.Fatalf("prepare %s: %s", p.Name, out)
 	}

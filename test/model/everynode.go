@@ -162,7 +162,8 @@ var everyNode = []world{
 	{name: "every-gone", tried: 50_000, every: 1, left: often{departures: 1, policies: 1}},
 	{name: "every-restored", tried: 60_000, every: 1, left: often{restores: 1}},
 	{name: "every-lost", tried: 40_000, every: 1, left: often{losses: 1, breaks: 1}},
-	{name: "every-archived", tried: 40_000, every: 1, archive: true, left: often{restores: 1, policies: 1}},
+	{name: "every-archived", tried: 40_000, every: 1, archive: true,
+		left: often{restores: 1, policies: 1}},
 	{name: "every-halfway", tried: 40_000, every: 1, left: often{kills: 1, restores: 1}},
 	{name: "every-again", tried: 40_000, claims: 2, every: 1, left: often{departures: 1}},
 }
@@ -181,11 +182,16 @@ func tombCollected(_ *worker, s *state, cell int) bool {
 
 // forgotten are worlds of two nodes with a pool of scope every-node, whose tombstones go.
 var forgotten = []world{
-	{name: "every-collected", tried: 20_000, every: 1, opening: releasedEverywhere, left: often{collections: 1, departures: 1, kills: 1}},
-	{name: "every-collected-killed", every: 1, opening: releasedEverywhere, left: often{collections: 1, kills: 1}},
-	{name: "every-collected-policies", tried: 20_000, every: 1, opening: releasedEverywhere, left: often{collections: 1, policies: 1, deletions: 1}},
-	{name: "every-collected-restored", tried: 15_000, every: 1, left: often{collections: 1, restores: 1}},
-	{name: "every-collected-archived", tried: 15_000, every: 1, archive: true, opening: releasedEverywhere, left: often{collections: 1, departures: 1, policies: 1}},
+	{name: "every-collected", tried: 20_000, every: 1, opening: releasedEverywhere,
+		left: often{collections: 1, departures: 1, kills: 1}},
+	{name: "every-collected-killed", every: 1, opening: releasedEverywhere,
+		left: often{collections: 1, kills: 1}},
+	{name: "every-collected-policies", tried: 20_000, every: 1, opening: releasedEverywhere,
+		left: often{collections: 1, policies: 1, deletions: 1}},
+	{name: "every-collected-restored", tried: 15_000, every: 1,
+		left: often{collections: 1, restores: 1}},
+	{name: "every-collected-archived", tried: 15_000, every: 1, archive: true, opening: releasedEverywhere,
+		left: often{collections: 1, departures: 1, policies: 1}},
 }
 
 // releasedEverywhere: pods wrote to a volume on both nodes, and its claim is gone.

@@ -17,7 +17,10 @@ type worker struct {
 }
 
 func newWorker(t *tree, w *workshop) *worker {
-	return &worker{tree: t, product: newProduct(t), workshop: w, elections: map[uint8]*election{}, elected: map[electing]elected{}}
+	return &worker{
+		tree: t, product: newProduct(t), workshop: w,
+		elections: map[uint8]*election{}, elected: map[electing]elected{},
+	}
 }
 
 // image is what a filesystem has in a state.

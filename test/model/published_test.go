@@ -267,7 +267,8 @@ var sceneEvents = []sceneEvent{
 	{"the pool is mounted", func(s scene) bool { return s.at == bare }, nothingWrong(func(p *playhouse, s *scene) { s.at = ours; p.mounts(ours) })},
 	{"another filesystem is mounted in its place", func(s scene) bool { return s.at == bare }, nothingWrong(func(p *playhouse, s *scene) { s.at = another; p.mounts(another) })},
 	{"the daemon removes the volume", func(s scene) bool { return s.at == ours && !s.removed && !s.lost }, nothingWrong(func(p *playhouse, s *scene) { s.removed = true; p.removes() })},
-	{"the record is lost", func(s scene) bool { return !s.removed && !s.lost }, nothingWrong(func(p *playhouse, s *scene) { s.lost = true; p.must(os.Remove(p.record())) })},
+	{"the record is lost", func(s scene) bool { return !s.removed && !s.lost },
+		nothingWrong(func(p *playhouse, s *scene) { s.lost = true; p.must(os.Remove(p.record())) })},
 	{"the service is restarted", func(s scene) bool { return s.opened }, nothingWrong(func(p *playhouse, _ *scene) { p.dies() })},
 	{"the service dies when it has made the target's directory", func(s scene) bool { return s.opened && s.targets[0] == noTarget }, nothingWrong(func(p *playhouse, _ *scene) {
 		p.must(os.Mkdir(p.target(0), 0o750))

@@ -51,7 +51,9 @@ func TestLong(t *testing.T) {
 		t.Fatalf("no orders are kept: %v", err)
 	}
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { playsKept(t, plane, hosttest.Need(readOrder(file))(t)) })
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			playsKept(t, plane, hosttest.Need(readOrder(file))(t))
+		})
 	}
 }
 

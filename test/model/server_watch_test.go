@@ -32,7 +32,8 @@ func ofGaps() (all []*missed) {
 		all = append(all, &missed{operations: []operation{o}})
 	}
 	for _, names := range [][]string{
-		{"object deleted", "release"}, {"claim deleted", "release"}, {"claim deleted", "policy"}, {"policy", "policy"},
+		{"object deleted", "release"}, {"claim deleted", "release"},
+		{"claim deleted", "policy"}, {"policy", "policy"},
 	} {
 		all = append(all, &missed{operations: operationsNamed(names...)})
 	}
@@ -57,7 +58,9 @@ func newWatched(t *testing.T, plane *cluster.Cluster, w *worker) *watched {
 	address, authority := e.Proxied(func(server http.Handler) http.Handler { to.front.server = server; return to.front })
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	proxiedKubeconfig(e, file, address, authority)
-	client := hosttest.Need(kube.New(kube.Options{Kubeconfig: file, Self: selfOf(0), Namespace: ownNamespace}))(t)
+	client := hosttest.Need(kube.New(kube.Options{
+		Kubeconfig: file, Self: selfOf(0), Namespace: ownNamespace,
+	}))(t)
 	to.volumes = client.Volumes(plan.NodeLabelValue(nodeName(0)), func(_, _ *corev1.PersistentVolume) {}).WatchList()
 	to.claims = client.Claims(func(*corev1.PersistentVolumeClaim) bool { return true }, func(_, _ *corev1.PersistentVolumeClaim) {})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -52,7 +52,8 @@ func waitsAs(o op) string {
 
 // claimOf is the claim of a name that there is.
 func (st *stage) claimOf(slot int) (*corev1.PersistentVolumeClaim, error) {
-	return st.Client().CoreV1().PersistentVolumeClaims(st.Namespace).Get(st.Ctx, slotName(slot), metav1.GetOptions{})
+	claims := st.Client().CoreV1().PersistentVolumeClaims(st.Namespace)
+	return claims.Get(st.Ctx, slotName(slot), metav1.GetOptions{})
 }
 
 func (st *stage) claimIs(slot int, patch string, subresource ...string) error {
@@ -165,7 +166,8 @@ func (st *stage) binderSettles(seen state) {
 			if !binders || !e.apply(st.worker, &then, i) {
 				continue
 			}
-			if err := happenings[e.name](st, seen, i); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			err := happenings[e.name](st, seen, i)
+			if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				st.Must(err)
 			}
 			return // and looks again

@@ -84,7 +84,8 @@ var oneNode = []world{
 	{name: "pattern", tried: 50_000, claims: 2, left: often{kills: 1, patterns: 2}},
 	{name: "cluster", tried: 50_000, left: often{kills: 1, clusters: 2, policies: 1, deletions: 1}},
 	{name: "people", people: true, left: often{kills: 1, restores: 1, patterns: 1, deletions: 1}},
-	{name: "stranger", tried: 60_000, left: often{strangers: 1, kills: 1, restores: 1, deletions: 1}},
+	{name: "stranger", tried: 60_000,
+		left: often{strangers: 1, kills: 1, restores: 1, deletions: 1}},
 	{name: "again", tried: 100_000, claims: 2, left: often{kills: 1, losses: 1}},
 	{name: "two", tried: 100_000, names: 2, left: often{kills: 1, deletions: 1}},
 }
@@ -101,12 +102,15 @@ var largest = []world{
 
 // adopting are worlds in which another provisioner made a volume, which is adopted and given up.
 var adopting = []world{
-	{name: "adopted", tried: 30_000, peer: true, opening: madeByPeer, left: often{adoptions: 2, undoings: 1, kills: 1}},
+	{name: "adopted", tried: 30_000, peer: true, opening: madeByPeer,
+		left: often{adoptions: 2, undoings: 1, kills: 1}},
 	{name: "adopted-changed", tried: 20_000, peer: true, opening: madeByPeer, left: often{
 		adoptions: 1, undoings: 1, peers: 1, policies: 1, deletions: 1,
 	}},
-	{name: "adopted-restored", tried: 40_000, peer: true, opening: madeByPeer, left: often{adoptions: 1, undoings: 1, restores: 1, kills: 1}},
-	{name: "adopted-lost", tried: 20_000, peer: true, opening: madeByPeer, left: often{adoptions: 2, undoings: 1, losses: 2, unmounts: 1}},
+	{name: "adopted-restored", tried: 40_000, peer: true, opening: madeByPeer,
+		left: often{adoptions: 1, undoings: 1, restores: 1, kills: 1}},
+	{name: "adopted-lost", tried: 20_000, peer: true, opening: madeByPeer,
+		left: often{adoptions: 2, undoings: 1, losses: 2, unmounts: 1}},
 	{name: "adopted-archived", tried: 20_000, peer: true, archive: true, opening: madeByPeer, left: often{
 		adoptions: 1, undoings: 1, configs: 1, kills: 1, forced: 1,
 	}},
@@ -121,9 +125,12 @@ var madeByPeer = []string{
 var cloned = []world{
 	{name: "cloned", names: 2, clones: true, opening: written, left: often{kills: 1}},
 	{name: "cloned-again", tried: 8_000, names: 2, claims: 2, clones: true, opening: writtenFirst},
-	{name: "cloned-losses", tried: 6_000, names: 2, clones: true, opening: written, left: often{losses: 1, deletions: 1, policies: 1}},
-	{name: "cloned-restored", tried: 45_000, names: 2, clones: true, opening: written, left: often{restores: 1}},
-	{name: "cloned-raced", tried: 4_000, names: 2, clones: true, opening: written, left: often{workers: 1, deletions: 1}},
+	{name: "cloned-losses", tried: 6_000, names: 2, clones: true, opening: written,
+		left: often{losses: 1, deletions: 1, policies: 1}},
+	{name: "cloned-restored", tried: 45_000, names: 2, clones: true, opening: written,
+		left: often{restores: 1}},
+	{name: "cloned-raced", tried: 4_000, names: 2, clones: true, opening: written,
+		left: often{workers: 1, deletions: 1}},
 }
 
 // written: a claim is bound, and a pod wrote to its volume. writtenFirst is the same where each
@@ -145,8 +152,10 @@ var growing = []world{
 	{name: "grown", room: 3, steady: true, left: often{sizes: 2, kills: 1, deletions: 1}},
 	{name: "grown-losses", room: 3, left: often{sizes: 2, losses: 1, unmounts: 1}},
 	{name: "grown-restored", room: 3, left: often{sizes: 1, restores: 1, kills: 1}},
-	{name: "last-space", tried: 50_000, names: 2, room: 2, steady: true, left: often{sizes: 1, kills: 1}},
-	{name: "raced", tried: 15_000, names: 2, room: 3, steady: true, opening: bothBound, left: often{workers: 1, sizes: 2}},
+	{name: "last-space", tried: 50_000, names: 2, room: 2, steady: true,
+		left: often{sizes: 1, kills: 1}},
+	{name: "raced", tried: 15_000, names: 2, room: 3, steady: true, opening: bothBound,
+		left: often{workers: 1, sizes: 2}},
 }
 
 // bothBound: two claims have their volumes.
@@ -161,8 +170,10 @@ var bothBound = []string{
 // are kept for claims.
 var keepings = []world{
 	{name: "kept", unasked: true, left: often{keeps: 1, kills: 1}},
-	{name: "kept-deleted", tried: 20_000, unasked: true, left: often{keeps: 2, deletions: 1, policies: 1}},
-	{name: "kept-losses", tried: 20_000, unasked: true, left: often{keeps: 1, losses: 1, unmounts: 1}},
+	{name: "kept-deleted", tried: 20_000, unasked: true,
+		left: often{keeps: 2, deletions: 1, policies: 1}},
+	{name: "kept-losses", tried: 20_000, unasked: true,
+		left: often{keeps: 1, losses: 1, unmounts: 1}},
 	{name: "kept-again", tried: 20_000, claims: 2, unasked: true, left: often{keeps: 1}},
 	{name: "kept-restored", tried: 20_000, unasked: true, left: often{keeps: 1, restores: 1}},
 	{name: "kept-watches", tried: 20_000, unasked: true, left: often{keeps: 2, breaks: 1}},
@@ -173,7 +184,8 @@ var keepings = []world{
 var latenesses = []world{
 	{name: "late", tried: 6_000, left: often{lates: 1, policies: 1, deletions: 1}},
 	{name: "late-killed", tried: 2_000, left: often{lates: 1, deletions: 1, kills: 1}},
-	{name: "late-retained", tried: 40_000, left: often{lates: 1, deletions: 1, policies: 1, kills: 1}},
+	{name: "late-retained", tried: 40_000,
+		left: often{lates: 1, deletions: 1, policies: 1, kills: 1}},
 	{name: "late-again", tried: 2_000, claims: 2, left: often{lates: 1, kills: 1}},
 	{name: "late-grown", tried: 2_000, room: 3, steady: true, left: often{lates: 1, sizes: 2}},
 	{name: "late-shared", tried: 2_000, shared: 1, left: often{lates: 1, elections: 2}},
@@ -182,11 +194,15 @@ var latenesses = []world{
 // scoped are worlds of two nodes of which each has a configuration that names whether the second
 // pool is its own or shared.
 var scoped = []world{
-	{name: "scope-shared", shared: 1, alone: true, left: often{scopings: 1, kills: 1, elections: 2}},
+	{name: "scope-shared", shared: 1, alone: true,
+		left: often{scopings: 1, kills: 1, elections: 2}},
 	{name: "scope-alone", shared: 1, left: often{scopings: 2, kills: 2, elections: 1}},
-	{name: "scope-taken", tried: 20_000, shared: 1, alone: true, left: often{scopings: 2, departures: 1, elections: 2, policies: 1}},
-	{name: "scope-restored", tried: 20_000, shared: 1, alone: true, left: often{scopings: 1, kills: 1, elections: 1, restores: 1}},
-	{name: "scope-deleted", tried: 20_000, shared: 1, alone: true, left: often{scopings: 1, kills: 1, elections: 2, deletions: 1, policies: 1}},
+	{name: "scope-taken", tried: 20_000, shared: 1, alone: true,
+		left: often{scopings: 2, departures: 1, elections: 2, policies: 1}},
+	{name: "scope-restored", tried: 20_000, shared: 1, alone: true,
+		left: often{scopings: 1, kills: 1, elections: 1, restores: 1}},
+	{name: "scope-deleted", tried: 20_000, shared: 1, alone: true,
+		left: often{scopings: 1, kills: 1, elections: 2, deletions: 1, policies: 1}},
 }
 
 // twoNodes are worlds of two nodes with a shared pool, of which each has a daemon. A term begins
@@ -196,24 +212,33 @@ var twoNodes = []world{
 	{name: "shared-killed", shared: 1, left: often{elections: 2, kills: 1}},
 	{name: "shared-policies", shared: 1, left: often{elections: 2, policies: 1}},
 	{name: "shared-deleted", shared: 1, left: often{elections: 2, deletions: 1}},
-	{name: "shared-stopped", tried: 30_000, shared: 1, left: often{elections: 2, switches: 1, stops: 1}},
+	{name: "shared-stopped", tried: 30_000, shared: 1,
+		left: often{elections: 2, switches: 1, stops: 1}},
 	{name: "shared-between", tried: 300_000, shared: 1, left: often{elections: 2, switches: 2}},
-	{name: "shared-changed", tried: 250_000, shared: 1, left: often{elections: 2, switches: 1, policies: 1}},
+	{name: "shared-changed", tried: 250_000, shared: 1,
+		left: often{elections: 2, switches: 1, policies: 1}},
 	{name: "shared-restored", tried: 30_000, shared: 1, left: often{elections: 2, restores: 1}},
 	{name: "shared-gone", tried: 30_000, shared: 1, left: often{elections: 2, departures: 1}},
-	{name: "shared-archived", tried: 20_000, shared: 1, archive: true, left: often{elections: 2, switches: 1}},
+	{name: "shared-archived", tried: 20_000, shared: 1, archive: true,
+		left: often{elections: 2, switches: 1}},
 	{name: "shared-labels", tried: 20_000, shared: 1, left: often{labels: 2, elections: 2}},
 	{name: "shared-beside", tried: 20_000, names: 2, shared: 1, left: often{elections: 2}},
-	{name: "shared-unmounted", tried: 20_000, shared: 1, left: often{elections: 3, unmounts: 1, losses: 1}},
+	{name: "shared-unmounted", tried: 20_000, shared: 1,
+		left: often{elections: 3, unmounts: 1, losses: 1}},
 }
 
 // sharedGrowing are worlds of two nodes with a shared pool, in which a claim requests more and
 // another daemon takes over.
 var sharedGrowing = []world{
-	{name: "shared-grown", tried: 20_000, shared: 1, room: 3, steady: true, opening: boundInShared, left: often{elections: 2, sizes: 2, switches: 1}},
-	{name: "shared-grown-killed", tried: 20_000, shared: 1, room: 3, steady: true, opening: growingInShared, left: often{elections: 2, sizes: 2, kills: 1}},
-	{name: "shared-grown-stopped", tried: 40_000, shared: 1, room: 3, steady: true, opening: stoppedInGrowth, left: often{elections: 2, sizes: 2, stops: 1, switches: 2}},
-	{name: "shared-last-space", tried: 20_000, names: 2, shared: 2, room: 2, steady: true, opening: boundInShared, left: often{elections: 2, sizes: 1}},
+	{name: "shared-grown", tried: 20_000, shared: 1, room: 3, steady: true, opening: boundInShared,
+		left: often{elections: 2, sizes: 2, switches: 1}},
+	{name: "shared-grown-killed", tried: 20_000, shared: 1, room: 3, steady: true, opening: growingInShared,
+		left: often{elections: 2, sizes: 2, kills: 1}},
+	{name: "shared-grown-stopped", tried: 40_000, shared: 1, room: 3, steady: true, opening: stoppedInGrowth,
+		left: often{elections: 2, sizes: 2, stops: 1, switches: 2}},
+	{name: "shared-last-space", tried: 20_000, names: 2, shared: 2, room: 2, steady: true,
+		opening: boundInShared,
+		left:    often{elections: 2, sizes: 1}},
 }
 
 // boundInShared: the daemon of the first node leads, and a claim in the shared pool has its volume.
@@ -241,14 +266,22 @@ var stoppedInGrowth = slices.Concat(growingInShared, []string{
 // snapshotted are worlds in which a snapshot is taken of a volume with data, or was, and a claim is
 // made from it.
 var snapshotted = []world{
-	{name: "snapshot", tried: 20_000, names: 2, snapshots: true, opening: written, left: often{snapshotsTaken: 1, snapshotEnds: 1, kills: 1}},
-	{name: "snapshot-losses", tried: 15_000, names: 2, snapshots: true, opening: written, left: often{snapshotsTaken: 1, snapshotEnds: 1, losses: 1, unmounts: 1}},
-	{name: "snapshot-source", tried: 15_000, names: 2, snapshots: true, opening: written, left: often{snapshotsTaken: 1, deletions: 1, forced: 1, breaks: 1}},
-	{name: "snapshot-ends", tried: 20_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 3, kills: 1}},
-	{name: "snapshot-raced", tried: 15_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 2, workers: 1}},
-	{name: "snapshot-restored", tried: 20_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 1, restores: 1}},
-	{name: "snapshot-forced", tried: 20_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 2, forced: 1, breaks: 1}},
-	{name: "snapshot-lost", tried: 20_000, names: 2, snapshots: true, opening: taken, left: often{snapshotsTaken: 1, snapshotEnds: 2, losses: 1, unmounts: 1}},
+	{name: "snapshot", tried: 20_000, names: 2, snapshots: true, opening: written,
+		left: often{snapshotsTaken: 1, snapshotEnds: 1, kills: 1}},
+	{name: "snapshot-losses", tried: 15_000, names: 2, snapshots: true, opening: written,
+		left: often{snapshotsTaken: 1, snapshotEnds: 1, losses: 1, unmounts: 1}},
+	{name: "snapshot-source", tried: 15_000, names: 2, snapshots: true, opening: written,
+		left: often{snapshotsTaken: 1, deletions: 1, forced: 1, breaks: 1}},
+	{name: "snapshot-ends", tried: 20_000, names: 2, snapshots: true, opening: taken,
+		left: often{snapshotsTaken: 1, snapshotEnds: 3, kills: 1}},
+	{name: "snapshot-raced", tried: 15_000, names: 2, snapshots: true, opening: taken,
+		left: often{snapshotsTaken: 1, snapshotEnds: 2, workers: 1}},
+	{name: "snapshot-restored", tried: 20_000, names: 2, snapshots: true, opening: taken,
+		left: often{snapshotsTaken: 1, snapshotEnds: 1, restores: 1}},
+	{name: "snapshot-forced", tried: 20_000, names: 2, snapshots: true, opening: taken,
+		left: often{snapshotsTaken: 1, snapshotEnds: 2, forced: 1, breaks: 1}},
+	{name: "snapshot-lost", tried: 20_000, names: 2, snapshots: true, opening: taken,
+		left: often{snapshotsTaken: 1, snapshotEnds: 2, losses: 1, unmounts: 1}},
 }
 
 // taken: a claim is bound, a pod wrote to its volume, and a snapshot of that is ready.
@@ -268,11 +301,17 @@ var taken = slices.Concat(written, []string{
 // on the other node, too.
 var swapping = []world{
 	{name: "swapped", tried: 15_000, spare: marked, left: often{swaps: 2, kills: 1}},
-	{name: "copied-disk", tried: 20_000, spare: copied, left: often{clonings: 1, swaps: 1, policies: 1}},
-	{name: "copied-disk-killed", tried: 20_000, spare: copied, left: often{clonings: 1, swaps: 1, kills: 1}},
-	{name: "copied-disk-restored", tried: 20_000, spare: copied, left: often{clonings: 1, swaps: 1, restores: 1}},
-	{name: "shared-swapped", tried: 20_000, shared: 1, spare: marked, left: often{swaps: 2, elections: 2}},
-	{name: "shared-copied", tried: 20_000, shared: 1, spare: copied, left: often{clonings: 1, swaps: 1, elections: 2}},
-	{name: "shared-copied-killed", tried: 20_000, shared: 1, spare: copied, left: often{clonings: 1, swaps: 1, kills: 1, elections: 2}},
+	{name: "copied-disk", tried: 20_000, spare: copied,
+		left: often{clonings: 1, swaps: 1, policies: 1}},
+	{name: "copied-disk-killed", tried: 20_000, spare: copied,
+		left: often{clonings: 1, swaps: 1, kills: 1}},
+	{name: "copied-disk-restored", tried: 20_000, spare: copied,
+		left: often{clonings: 1, swaps: 1, restores: 1}},
+	{name: "shared-swapped", tried: 20_000, shared: 1, spare: marked,
+		left: often{swaps: 2, elections: 2}},
+	{name: "shared-copied", tried: 20_000, shared: 1, spare: copied,
+		left: often{clonings: 1, swaps: 1, elections: 2}},
+	{name: "shared-copied-killed", tried: 20_000, shared: 1, spare: copied,
+		left: often{clonings: 1, swaps: 1, kills: 1, elections: 2}},
 	{name: "twice", tried: 20_000, twice: true, left: often{unmounts: 1, kills: 1}},
 }

@@ -85,7 +85,10 @@ func (w *environment) held() {
 }
 
 // step runs a part of a story. The next one stands on it, so the first that fails is the last.
-func (w *environment) step(ctx context.Context, limit time.Duration, title string, do func(context.Context, *environment)) {
+func (w *environment) step(
+	ctx context.Context, limit time.Duration, title string,
+	do func(context.Context, *environment),
+) {
 	outer := w.T
 	begin := time.Now()
 	fmt.Printf("\n[%5.1fs] %s\n", time.Since(w.begin).Seconds(), title)

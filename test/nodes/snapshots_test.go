@@ -95,7 +95,8 @@ func (w *environment) snapshotFile(h *host, of *unstructured.Unstructured, name 
 func (w *environment) deleteSnapshots(ctx context.Context, names ...string) {
 	w.Helper()
 	for _, name := range names {
-		w.must(w.snapshots.Of("volumesnapshots").Delete(ctx, name, metav1.DeleteOptions{}), "deleting snapshot "+name)
+		err := w.snapshots.Of("volumesnapshots").Delete(ctx, name, metav1.DeleteOptions{})
+		w.must(err, "deleting snapshot "+name)
 	}
 	w.must(eventually(ctx, "the end of the contents", func() error {
 		left, err := w.snapshots.Of("volumesnapshotcontents").List(ctx, metav1.ListOptions{})

@@ -30,7 +30,8 @@ func TestUpstream(t *testing.T) {
 	w.step(ctx, usual, "two nodes, each with its own kubelet and containerd", twoNodes)
 	w.step(ctx, usual, "the images that the tests name, on both nodes", upstreamImages)
 	w.step(ctx, usual, "Kubernetes' snapshot-controller", startSnapshotController)
-	w.step(ctx, usual, "two pools, a daemon and the CSI driver on each node, and a default class", installForUpstream)
+	w.step(ctx, usual, "two pools, a daemon and the CSI driver on each node, and a default class",
+		installForUpstream)
 	w.step(ctx, upstreamLimit+time.Minute, "Kubernetes' tests", runUpstream)
 	w.step(ctx, usual, "all pools are empty, records and trash included", allEmpty)
 	w.held()
@@ -108,7 +109,8 @@ func installForUpstream(ctx context.Context, w *environment) {
 		c.register(ctx, w)
 	}
 	patch := `{"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}`
-	_, err := w.client.StorageV1().StorageClasses().Patch(ctx, provisioner, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := w.client.StorageV1().StorageClasses().Patch(ctx, provisioner,
+		types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	w.must(err, "making the class the default")
 }
 

@@ -46,7 +46,8 @@ func csi(e *environment) {
 	e.publishVolume(k, "u-1", v) // again, without the daemon
 	e.unmount()
 	e.unpublishVolume(k, "u-1", v) // without the pool
-	if err := k.Publish(e.ctx, "u-1", v); err == nil || !strings.Contains(err.Error(), "is closed: /srv/fast is not a mount point") {
+	const closed = "is closed: /srv/fast is not a mount point"
+	if err := k.Publish(e.ctx, "u-1", v); err == nil || !strings.Contains(err.Error(), closed) {
 		e.Fatalf("without the pool: %v", err)
 	}
 	e.sh("mount /srv/fast; systemctl start " + service)
@@ -285,7 +286,8 @@ func (e *environment) serves(name string) {
 // publishTheirs has the adopted volume mounted by the driver of its object, and by no other.
 func (e *environment) publishTheirs(pv string) csinode.Volume {
 	v := csinode.Volume{PV: pv}
-	if err := e.kubelet(service).Publish(e.ctx, "u-2", v); err == nil || !strings.Contains(err.Error(), "not recorded on this node") {
+	err := e.kubelet(service).Publish(e.ctx, "u-2", v)
+	if err == nil || !strings.Contains(err.Error(), "not recorded on this node") {
 		e.Fatalf("our own driver: %v", err)
 	}
 	e.publishVolume(e.kubelet(kubevirt), "u-2", v)

@@ -172,7 +172,8 @@ func (e *environment) publishVolume(k *csinode.Service, pod string, v csinode.Vo
 // unpublishVolume has it unmounted, with its directory, and removes the pod's as kubelet does.
 func (e *environment) unpublishVolume(k *csinode.Service, pod string, v csinode.Volume) {
 	e.Must(k.UnpublishInline(e.ctx, pod, v), "unpublishing")
-	e.sh("test ! -e " + target(pod, v) + "; find " + path.Join(kubeletRoot, "pods", pod) + " -depth -type d -delete")
+	e.sh("test ! -e " + target(pod, v) + "; " +
+		"find " + path.Join(kubeletRoot, "pods", pod) + " -depth -type d -delete")
 }
 
 // address is the node's. A kubelet takes none of 127/8.

@@ -246,7 +246,8 @@ func dnfInstall(e *environment) {
 
 func dnfVersions(e *environment) {
 	older := e.older("rpm/packages", ".x86_64.rpm")
-	e.thereAndBack("dnf -y downgrade hostpath-provisioner-"+older, "dnf -y upgrade; rpm -V hostpath-provisioner")
+	e.thereAndBack("dnf -y downgrade hostpath-provisioner-"+older,
+		"dnf -y upgrade; rpm -V hostpath-provisioner")
 }
 
 // dnfRemoves: also what the scriptlets made. It fails when a directory is not named in nfpm.yaml.

@@ -94,7 +94,11 @@ func install(e *environment) {
 	e.is("systemctl is-enabled "+static+" | uniq -c | tr -s ' '", "3 static")
 	e.is("systemctl is-active "+enabled+static+" | uniq -c | tr -s ' '", "7 inactive")
 	e.sh("getent passwd hostpath-provisioner && test -s /usr/share/man/man8/hostpath-provisioner.8.gz && test -s /usr/share/man/man8/hostpath-provisioner-check.8.gz && hostpath-provisioner version")
-	e.is("systemd-analyze verify --man=no hostpath-provisioner.service hostpath-provisioner-check.service hostpath-provisioner-metrics.socket hostpath-provisioner-mountpoint.service hostpath-provisioner-mountpoint.socket hostpath-provisioner-csi.service hostpath-provisioner-csi.socket 2>&1 | grep hostpath || true", "")
+	all := strings.Join([]string{
+		service + ".service", service + "-check.service", service + "-metrics.socket",
+		looks + ".service", looks + ".socket", driver + ".service", driver + ".socket",
+	}, " ")
+	e.is("systemd-analyze verify --man=no "+all+" 2>&1 | grep hostpath || true", "")
 }
 
 // It fails with ProtectSystem=strict (the pools are read-only), with RestrictSUIDSGID=yes (no

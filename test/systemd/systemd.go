@@ -108,7 +108,8 @@ func chosen() tale {
 	switch strings.Join(os.Args[1:], " ") {
 	case "kubeadm":
 		// A container runtime, and its network plugins.
-		tree := base.with("containerd", "runc", "containernetworking-plugins", "iproute2", "busybox-static", "kmod")
+		tree := base.with("containerd", "runc", "containernetworking-plugins", "iproute2",
+			"busybox-static", "kmod")
 		return tale{tree, (*environment).prepareZero, zero}
 	case "repository":
 		// dnf, and what the page fetches a file with.

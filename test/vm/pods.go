@@ -98,7 +98,8 @@ func (p *play) startKubelet() (string, error) {
 	check(p.loadKubelet())
 	const service = "systemd-run -q -p SELinuxContext=unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023 -p Delegate=yes -p KillMode=process "
 	// Debian 13's policy has a domain for /usr/bin/containerd, as which no administrator starts it.
-	must(p.doAll("blockdev --flushbufs /dev/vdb; "+unpacked, "install /usr/bin/containerd /usr/local/bin/containerd",
+	must(p.doAll("blockdev --flushbufs /dev/vdb; "+unpacked,
+		"install /usr/bin/containerd /usr/local/bin/containerd",
 		service+"--unit=containerd-test /usr/local/bin/containerd --config /root/containerd.toml"))
 	must(p.machine.until(p.ctx, podLimit, "ctr --namespace=k8s.io images import /root/image.tar"))
 	must(p.do(service + "--unit=kubelet-test /usr/local/bin/kubelet --config=/root/kubelet.yaml --kubeconfig=/root/kubelet.kubeconfig --hostname-override=" + node + " --node-ip=10.0.2.15"))

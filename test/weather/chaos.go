@@ -341,7 +341,8 @@ func writeOverlay(p *harness.Program, dir string) string {
 		overlay.Replace[filepath.Join(standard, name)] = filepath.Join(dir, name)
 		p.Must(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), "writing "+name)
 	}
-	file, text := filepath.Join(dir, "overlay.json"), harness.Need(json.Marshal(overlay))(p, "writing an overlay")
+	file := filepath.Join(dir, "overlay.json")
+	text := harness.Need(json.Marshal(overlay))(p, "writing an overlay")
 	p.Must(os.WriteFile(file, text, 0o644), "writing an overlay")
 	return file
 }

@@ -53,7 +53,8 @@ func (w *environment) daemon(fs string, mib int, way string) *rig.Daemon {
 	w.mount = hosttest.PoolMount(w, hosttest.Mkfs(w, fs, mib))
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	w.Must(w.ServiceAccountKubeconfig(w.Ctx, "hostpath-provisioner", "hostpath-provisioner", "", kubeconfig))
-	configured := strings.NewReplacer(`"/srv/fast"`, fmt.Sprintf("%q", w.mount), `snapshots = "live"`, fmt.Sprintf("snapshots = %q", way)).Replace(w.block("toml"))
+	configured := strings.NewReplacer(`"/srv/fast"`, fmt.Sprintf("%q", w.mount),
+		`snapshots = "live"`, fmt.Sprintf("snapshots = %q", way)).Replace(w.block("toml"))
 	return w.Daemon(w.node, "fast", rig.Options{Dir: dir, Config: fmt.Sprintf("node = %q\nkubeconfig = %q\nmetrics = \"\"\n%s", w.node, kubeconfig, configured)})
 }
 
