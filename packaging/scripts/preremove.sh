@@ -2,8 +2,15 @@
 # Before the files go. dpkg says "remove" or "upgrade"; rpm the number of versions that stay: 0 is removal.
 set -e
 
+# rpm 4.20 runs scripts in a network namespace with nothing in it (its plugin unshare): the API server is reached from that
+# of the host's init.
+net=
+if [ -e /proc/1/ns/net ] && ! [ /proc/self/ns/net -ef /proc/1/ns/net ]; then
+	net='nsenter --net=/proc/1/ns/net'
+fi
+
 # The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.
-withdraw() { timeout 30 "$program" withdraw-capacity 2>/dev/null || true; }
+withdraw() { timeout 30 $net "$program" withdraw-capacity 2>/dev/null || true; }
 program=/usr/bin/hostpath-provisioner
 kept=/usr/libexec/hostpath-provisioner/withdraw
 
@@ -39,7 +46,7 @@ upgrade) # dpkg's, with the other version.
 esac
 
 # An API server that is away is no reason to wait for long, nor a configuration that has errors to fail.
-bound=$(timeout 30 /usr/bin/hostpath-provisioner volumes 2>/dev/null | grep -cE '  (bound|unknown)( |$)') || true
+bound=$(timeout 30 $net /usr/bin/hostpath-provisioner volumes 2>/dev/null | grep -cE '  (bound|unknown)( |$)') || true
 if [ "${bound:-0}" -gt 0 ]; then
 	cat <<EOF
 hostpath-provisioner: bound volumes on this node: $bound. They stay, with their data. Without the daemon
