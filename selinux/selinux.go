@@ -31,14 +31,14 @@ func Mounted() bool {
 	return unix.Statfs("/sys/fs/selinux", &st) == nil && st.Type == unix.SELINUX_MAGIC
 }
 
-// ErrBirthLabel: the kernel, or what confines this process, refuses the label for new files.
-var ErrBirthLabel = errors.New("the label of new files cannot be set to")
+// ErrFSCreate: the kernel, or what confines this process, refuses the label for new files.
+var ErrFSCreate = errors.New("the label of new files cannot be set to")
 
 // CreatedAs calls fn, and everything that fn creates on its own goroutine has the label. Without
 // SELinux, or with an empty label, fn is simply called. The label belongs to the thread
 // (/proc/thread-self/attr/fscreate), so fn must not start goroutines that create files.
 //
-// Where the label is refused the error is ErrBirthLabel, and fn is not called: with EINVAL the
+// Where the label is refused the error is ErrFSCreate, and fn is not called: with EINVAL the
 // policy does not know it.
 func CreatedAs(label string, fn func() error) error {
 	if label == "" || !Enabled() {
@@ -65,7 +65,7 @@ func createdAs(set func(label string) error, label string, fn func() error) erro
 
 func labelled(set func(label string) error, label string, fn func() error) (err error, clean bool) {
 	if err := set(label); err != nil {
-		return fmt.Errorf("%w %q: %w", ErrBirthLabel, label, err), false
+		return fmt.Errorf("%w %q: %w", ErrFSCreate, label, err), false
 	}
 	err = fn()
 	return err, set("") == nil

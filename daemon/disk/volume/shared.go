@@ -230,7 +230,7 @@ func (p *Pool) remote(err error) error {
 	switch {
 	case errors.Is(err, unix.ESTALE):
 		return fmt.Errorf("%w: %w", ErrDirectoryReplaced, err)
-	case errors.Is(err, ErrNoQuota), errors.Is(err, selinux.ErrBirthLabel): // no server was asked
+	case errors.Is(err, ErrNoQuota), errors.Is(err, selinux.ErrFSCreate): // no server was asked
 		return err
 	case p.hostID != "" && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)):
 		return fmt.Errorf("%w: %w", refusal(unix.Geteuid()), err)

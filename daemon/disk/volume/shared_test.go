@@ -378,7 +378,7 @@ func TestSquashed(t *testing.T) {
 	if err := refusal(1000); !errors.Is(err, ErrNotRoot) || errors.Is(err, ErrSquashed) {
 		t.Errorf("to a process that is not root: %v", err)
 	}
-	label := fmt.Errorf("%w %q: %w", selinux.ErrBirthLabel, "l", unix.EACCES)
+	label := fmt.Errorf("%w %q: %w", selinux.ErrFSCreate, "l", unix.EACCES)
 	if err := a.remote(label); err != label {
 		t.Errorf("a label that this host refuses: %v", err)
 	}
