@@ -39,11 +39,26 @@ func TestRefusedByTheAPI(t *testing.T) {
 	s.call("adopt", "fast", "--dry-run")
 	s.call("adopt", "fast", "--undo")
 	s.call("adopt", "fast", "--from-csi", "d")
+	s.call("withdraw-capacity")
 	s.says("a token that is not known")
 	h.apiServer(refusing(http.StatusUnauthorized, "Unauthorized", "Unauthorized"))
 	s.call("volumes", "fast")
 	s.call("adopt", "fast")
 	golden(t, "refused-by-the-api", s.b.String())
+}
+
+// Where nothing was configured yet, the removal of the package takes nothing back. Without a
+// kubeconfig it says what is left, and how it is deleted.
+func TestWithdraw(t *testing.T) {
+	h := newHost(t, plain)
+	if got := h.call("withdraw-capacity"); !strings.Contains(got, "kubectl delete csistoragecapacities -A -l hostpath-provisioner/node=node-a\n") ||
+		!strings.HasSuffix(got, "exit 1\n") {
+		t.Errorf("without a kubeconfig: %s", got)
+	}
+	h.write("config.toml", "# nothing yet\n")
+	if got := h.call("withdraw-capacity"); got != "exit 0\n" {
+		t.Errorf("without a configuration: %s", got)
+	}
 }
 
 // A kubeconfig of another cluster than the pool's: no volume is taken for one without an object.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -123,7 +122,7 @@ func (p *program) forget(ctx context.Context, node string, f forgetting, forced 
 	self.Node = node
 	o := forget.Options{Self: self, API: client, Claims: f.claims, Forced: forced,
 		Watch: 2 * leadership.Renewal}
-	published := p.published(client, o.Publishing(), node, slog.LevelWarn)
+	published := p.published(client, o.Publishing(), node)
 	o.Withdraw = func(ctx context.Context) error { return published.Withdraw(ctx, false) }
 	s, err := forget.Look(ctx, o)
 	if err != nil {

@@ -263,31 +263,58 @@ func responds(path string) bool {
 }
 
 // withdrawCommand is called when the package is removed: what the scheduler was told of this node
-// is taken back. The last node has it compare nothing any more.
+// is taken back. The last node has it compare nothing any more. Where no pool was ever configured
+// there is nothing to take back.
 func (p *program) withdrawCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "withdraw-capacity", Short: "Take back what the scheduler was told of this node's capacity", Hidden: true, Args: noArgs,
-		RunE: p.ofPools(func(ctx context.Context, cfg config.Config, _ []config.Pool) error {
-			client, err := p.asNode(cfg)
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := p.load()
+			if wrong, is := errors.AsType[config.Errors](err); is && wrong.NoPool() {
+				return nil
+			}
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(ctx, apiDeadline)
-			defer cancel()
-			all := p.published(client, daemon.Self(cfg).Drivers(), cfg.Node, slog.LevelInfo)
-			return errors.Join(all.Withdraw(ctx, false),
-				client.DeleteNodeLease(ctx, cfg.Node, leadership.Identity(cfg.Node)))
-		}),
+			return p.withdraw(c.Context(), cfg)
+		},
 	}
 }
 
+func (p *program) withdraw(ctx context.Context, cfg config.Config) error {
+	client, err := p.asNode(cfg)
+	if err != nil {
+		return leftError{cfg.Node, err}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, noResponse)
+	defer cancel()
+	if err := p.published(client, daemon.Self(cfg).Drivers(), cfg.Node).Withdraw(ctx, false); err != nil {
+		return leftError{cfg.Node, err}
+	}
+	return client.DeleteNodeLease(ctx, cfg.Node, leadership.Identity(cfg.Node))
+}
+
+// leftError says why a node that goes could not take its capacity back, and how that is done without
+// it: nobody else deletes the objects before the node is forgotten.
+type leftError struct {
+	node string
+	err  error
+}
+
+func (e leftError) Unwrap() error { return e.err }
+
+func (e leftError) Error() string {
+	return fmt.Sprintf("the CSIStorageCapacity objects of node %s may be left, and the scheduler would go on choosing it by them: %v; "+
+		"delete them where kubectl works: kubectl delete csistoragecapacities -A -l %s=%s",
+		e.node, e.err, plan.NodeLabel, plan.NodeLabelValue(e.node))
+}
+
 // published is what the scheduler was told of a node for these drivers.
-func (p *program) published(client *kube.Client, drivers []string, node string,
-	level slog.Level) (all storagecapacity.Group) {
+func (p *program) published(client *kube.Client, drivers []string, node string) (all storagecapacity.Group) {
 	for _, driver := range drivers {
 		all = append(all, storagecapacity.New(storagecapacity.Options{
 			Provisioner: driver, Node: plan.NodeLabelValue(node), API: client.Publishing(driver),
-			Log: slog.New(systemd.NewHandler(p.stderr, level)),
+			Log: slog.New(systemd.NewHandler(p.stderr, slog.LevelWarn)),
 		}))
 	}
 	return all

@@ -31,6 +31,8 @@ const (
 	apiDeadline  = 10 * time.Second
 )
 
+var noResponse = fmt.Errorf("no response within %s", apiDeadline)
+
 // listed is the output of volumes --json.
 type listed struct {
 	Schema  int         `json:"schema"`        // daemon.SchemaVersion
@@ -172,7 +174,7 @@ type objects struct {
 }
 
 func (p *program) askAPI(ctx context.Context, cfg config.Config) objects {
-	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, fmt.Errorf("no response within %s", apiDeadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, noResponse)
 	defer cancel()
 	trouble := make(chan error, 1)
 	options := p.asNodeOptions(cfg)

@@ -9,8 +9,9 @@ if [ -e /proc/1/ns/net ] && ! [ /proc/self/ns/net -ef /proc/1/ns/net ]; then
 	net='nsenter --net=/proc/1/ns/net'
 fi
 
-# The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more.
-withdraw() { timeout 30 $net "$program" withdraw-capacity 2>/dev/null || true; }
+# The scheduler compares what the nodes publish: a node without a daemon publishes nothing any more. The command names what it
+# could not take back.
+withdraw() { timeout 30 $net "$program" withdraw-capacity || true; }
 program=/usr/bin/hostpath-provisioner
 kept=/usr/libexec/hostpath-provisioner/withdraw
 
