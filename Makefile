@@ -64,7 +64,11 @@ SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 
 # The lanes take about as long as each other. What they need is built before, and not again in each.
 test: deps build $(BUILD)/prove $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus ## everything that must pass to land
-	@BUILT=yes FUZZTIME=$(or $(FUZZTIME),5000x) sh test/groups.sh lint shape alerts unit,sanity,fuzz,try-crash,try-chaos+e2e,try-storm,try-hang,try-hostile,try-soak
+	@BUILT=yes sh test/groups.sh lint shape alerts unit,sanity,try-crash+e2e,try-storm,try-hang,try-hostile
+
+.PHONY: nightly
+nightly: deps ## what searches at random or takes long, in turn: the other trials, fuzzing, the worlds of the model, the race detector
+	@sh test/groups.sh try-chaos try-soak fuzz test-worlds race
 
 quick: lint shape ## what touches no API server and waits for nothing long, for a change under way
 	@$(GO) test $(GOFLAGS) $(PURE)
