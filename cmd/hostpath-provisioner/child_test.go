@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -14,8 +15,9 @@ import (
 
 // childEnv, to beChild, makes the test's program the product ("program"), the service that looks
 // under mount points on the host in a directory ("mountpoint DIRECTORY") or mounts for kubelet
-// there ("csi DIRECTORY"), or a child that writes its process ID to the file of its last argument
-// and then waits, as one does on a filesystem that hangs ("hang").
+// there ("csi DIRECTORY"), a child that begins, writes its process ID to the file of its last
+// argument and then waits, as one does on a filesystem that hangs ("hang"), or one that begins late,
+// as all do on a busy host ("late").
 const childEnv = "HOSTPATH_PROVISIONER_TEST_CHILD"
 
 func beChild() {
@@ -30,13 +32,17 @@ func beChild() {
 		file := os.Args[len(os.Args)-1]
 		os.WriteFile(file+".new", []byte(strconv.Itoa(os.Getpid())), 0o600)
 		os.Rename(file+".new", file)
+		fmt.Println()
 		time.Sleep(time.Minute)
 		os.Exit(1)
+	case "late":
+		time.Sleep(respondDeadline + time.Second)
+		main()
 	}
 }
 
-// An error is a response of a filesystem as well: only a child that does not end in time means that
-// it hangs.
+// An error is a response of a filesystem as well: only a child that does not end in time, counted
+// from when it begins to ask, means that it hangs.
 func TestAnswers(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(childEnv, "program")
@@ -44,6 +50,10 @@ func TestAnswers(t *testing.T) {
 		if !responds(path) {
 			t.Errorf("%s: does not respond", name)
 		}
+	}
+	t.Setenv(childEnv, "late")
+	if !responds(dir) {
+		t.Error("a child that begins late has asked a filesystem that does not respond")
 	}
 	t.Setenv(childEnv, "hang")
 	file, start := filepath.Join(dir, "pid"), time.Now()

@@ -233,32 +233,54 @@ func passedSocket() (*net.UnixConn, error) {
 const lookName = "look"
 
 // lookCommand is what the daemon runs to learn whether a filesystem responds, before it confines
-// itself: a thread of its own that waits in the kernel would keep it from doing that.
+// itself: a thread of its own that waits in the kernel would keep it from doing that. A line says
+// that it begins.
 func (p *program) lookCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: lookName + " PATH", Short: "End when the filesystem of a path has responded", Hidden: true, Args: args(1, 1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			fmt.Fprintln(p.stdout)
 			os.Stat(args[0]) // an error is a response
 			return nil
 		},
 	}
 }
 
-// responds waits for two seconds. A child that waits in the kernel ends some day, and is waited for
-// until then, by a thread that signals reach.
+// How long a child may take to begin, which is up to how busy the host is, and then a filesystem to
+// respond.
+const (
+	beginDeadline   = 30 * time.Second
+	respondDeadline = 2 * time.Second
+)
+
+// responds reports whether a filesystem does in time. A child that waits in the kernel ends some
+// day, and is waited for until then, by a thread that signals reach.
 func responds(path string) bool {
 	c := exec.Command("/proc/self/exe", lookName, path)
-	if err := c.Start(); err != nil {
+	line, err := c.StdoutPipe()
+	if err != nil || c.Start() != nil {
 		return true
 	}
-	ended := make(chan struct{})
-	go func() { c.Wait(); close(ended) }()
-	select {
-	case <-ended:
-		return true
-	case <-time.After(2 * time.Second):
-		c.Process.Kill()
-		return false
+	begun, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		line.Read(make([]byte, 1))
+		close(begun)
+		c.Wait()
+		close(ended)
+	}()
+	late := time.NewTimer(beginDeadline)
+	defer late.Stop()
+	for {
+		select {
+		case <-ended:
+			return true
+		case <-begun:
+			begun = nil
+			late.Reset(respondDeadline)
+		case <-late.C:
+			c.Process.Kill()
+			return false
+		}
 	}
 }
 
