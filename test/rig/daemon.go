@@ -6,6 +6,7 @@ package rig
 
 import (
 	"context"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -71,6 +73,13 @@ func Binary() string {
 		return b
 	}
 	return filepath.Join(Root(), ".build", "hostpath-provisioner")
+}
+
+// Raced reports whether the binary has the race detector, whose shadow memory grows with all that was
+// ever touched.
+func (d *Daemon) Raced() bool {
+	info, err := buildinfo.ReadFile(d.opt.Binary)
+	return err == nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // New prepares the directories and the configuration; nothing runs yet.

@@ -190,7 +190,7 @@ type sample struct {
 	claims int     // made and deleted since the warm-up
 	rate   float64 // claims a second in the round
 
-	rss        int // KiB, VmRSS of proc(5)
+	rss        int // KiB, VmRSS of proc(5); 0 with the race detector
 	heap       int // KiB, the least that was allocated over some garbage collections
 	fds        int // the least number meanwhile
 	threads    int
@@ -257,7 +257,9 @@ func (s *soak) sample(ctx context.Context) (m sample) {
 		m.goroutines, m.fds = least(m.goroutines, int(page["go_goroutines"])), least(m.fds, fds)
 	}
 	status := harness.Need(process.Status(pid))(s, "reading the daemon's status")
-	m.rss, m.threads = status["VmRSS"], status["Threads"]
+	if m.threads = status["Threads"]; !s.Daemon.Raced() {
+		m.rss = status["VmRSS"]
+	}
 	return m
 }
 
