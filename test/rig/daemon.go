@@ -182,7 +182,9 @@ func (d *Daemon) listen(socket *net.UnixConn) {
 			key, value, _ := strings.Cut(line, "=")
 			switch key {
 			case "READY":
-				d.ready++
+				if d.ready++; d.ready == 1 { // from then on the watchdog is active (systemd.service(5))
+					d.beat, d.pause = time.Now(), 0
+				}
 			case "WATCHDOG":
 				d.beats++
 				d.pause, d.beat = max(d.pause, time.Since(d.beat)), time.Now()
@@ -230,7 +232,7 @@ func (d *Daemon) Beats() int {
 // WatchdogInterval is what the daemon is told: fed less often, systemd would kill it.
 const WatchdogInterval = 10 * time.Second
 
-// LongestPause is the longest time since Start in which the watchdog was not fed.
+// LongestPause is the longest time since the first READY in which the watchdog was not fed.
 func (d *Daemon) LongestPause() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

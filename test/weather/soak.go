@@ -185,12 +185,13 @@ func (s *soak) takes(n, before int) bool {
 	return false
 }
 
-// sample is one measurement of a daemon.
+// sample is one measurement of a daemon. The race detector takes memory of its own, with which none
+// is measured.
 type sample struct {
 	claims int     // made and deleted since the warm-up
 	rate   float64 // claims a second in the round
 
-	rss        int // KiB, VmRSS of proc(5); 0 with the race detector
+	rss        int // KiB, VmRSS of proc(5)
 	heap       int // KiB, the least that was allocated over some garbage collections
 	fds        int // the least number meanwhile
 	threads    int
@@ -257,8 +258,9 @@ func (s *soak) sample(ctx context.Context) (m sample) {
 		m.goroutines, m.fds = least(m.goroutines, int(page["go_goroutines"])), least(m.fds, fds)
 	}
 	status := harness.Need(process.Status(pid))(s, "reading the daemon's status")
-	if m.threads = status["Threads"]; !s.Daemon.Raced() {
-		m.rss = status["VmRSS"]
+	m.rss, m.threads = status["VmRSS"], status["Threads"]
+	if s.Daemon.Raced() {
+		m.rss, m.heap = 0, 0
 	}
 	return m
 }
