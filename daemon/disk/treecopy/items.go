@@ -53,7 +53,7 @@ type item struct {
 	Mtime  [2]int64    `json:"mtime,omitzero"`
 	Ctime  [2]int64    `json:"ctime,omitzero"` // of a file
 	Size   int64       `json:"size,omitempty"`
-	Key    uint64      `json:"key,omitempty"` // of a file: its inode
+	Key    uint64      `json:"key,omitempty"` // of a file: its inode, or a number of its own in a subvolume
 	Target []byte      `json:"target,omitempty"`
 	Attrs  []attribute `json:"attrs,omitempty"`
 }

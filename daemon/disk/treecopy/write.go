@@ -2,6 +2,7 @@ package treecopy
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,9 +26,10 @@ var ErrManyLinks = errors.New("too many files have names in several directories"
 type writer struct {
 	ctx    context.Context
 	o      Options
-	to     io.Writer // nil: only counts
-	linked map[uint64]uint64
-	behind bool // Options.Cut
+	to     io.Writer         // nil: only counts
+	linked map[uint64]uint64 // names that were not come to yet, by key
+	behind bool              // Options.Cut
+	within map[uint64]uint64 // subvolumes, by their device numbers
 	done   Copied
 	text   []byte // for names and values of attributes
 	piece  []byte
@@ -38,7 +40,7 @@ type writer struct {
 // to it meanwhile, unless o.Live: what is noticed of that is ErrWritten. Without a stream it only
 // counts what would be written. Of o also Step, Work, Since and Cut are used.
 func Write(ctx context.Context, from int, to io.Writer, o Options) (Copied, error) {
-	w := &writer{ctx: ctx, o: o, to: to, linked: map[uint64]uint64{}, text: make([]byte, valueMax)}
+	w := &writer{ctx: ctx, o: o, to: to, linked: map[uint64]uint64{}, within: map[uint64]uint64{}, text: make([]byte, valueMax)}
 	err := tree.Walk(ctx, from, ".", w.visit)
 	return w.done, err
 }
@@ -70,12 +72,44 @@ func (w *writer) visited(e tree.Entry) (tree.Leave, error) {
 	}
 	w.o.Work.Add(1, 0)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if e.Depth() > 0 {
+		if err = w.enter(e, st); err == nil && e.Depth() > 0 {
 			err = w.item(item{Kind: itemDir, Name: []byte(e.Name)})
 		}
 		return w.leave, about(e, err)
 	}
 	return nil, about(e, w.entry(fd, e, st))
+}
+
+// enter notes a subvolume of btrfs by where it is. Its device number is of this mount alone, and a
+// later pass may be of another one (Options.Since).
+func (w *writer) enter(e tree.Entry, st unix.Stat_t) error {
+	if _, known := w.within[st.Dev]; known {
+		return nil
+	}
+	if e.Depth() == 0 {
+		w.within[st.Dev] = 0
+		return nil
+	}
+	var around unix.Stat_t
+	if err := unix.Fstat(e.Dir, &around); err != nil {
+		return err
+	}
+	w.within[st.Dev] = number(w.key(around), e.Name)
+	return nil
+}
+
+// key tells an inode from all others of the tree: each subvolume counts its own.
+func (w *writer) key(st unix.Stat_t) uint64 {
+	if in := w.within[st.Dev]; in != 0 {
+		return number(in, fmt.Sprint(st.Ino))
+	}
+	return st.Ino
+}
+
+// number is one that no owner of the tree can choose.
+func number(in uint64, name string) uint64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d/%s", in, name))
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 func (w *writer) step() error {
@@ -165,12 +199,12 @@ func (w *writer) entry(fd int, e tree.Entry, st unix.Stat_t) error {
 }
 
 func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
-	i := itemOf(itemFile, e, st)
-	i.Size, i.Key, i.Ctime = st.Size, st.Ino, [2]int64{st.Ctim.Sec, st.Ctim.Nsec}
+	i, key := itemOf(itemFile, e, st), w.key(st)
+	i.Size, i.Key, i.Ctime = st.Size, key, [2]int64{st.Ctim.Sec, st.Ctim.Nsec}
 	if st.Nlink > 1 {
-		if left, is := w.linked[st.Ino]; is {
-			if w.linked[st.Ino] = left - 1; left == 1 {
-				delete(w.linked, st.Ino)
+		if left, is := w.linked[key]; is {
+			if w.linked[key] = left - 1; left == 1 {
+				delete(w.linked, key)
 			}
 			w.done.HardLinks++
 			return w.item(item{Kind: itemLink, Name: i.Name, Key: i.Key})
@@ -178,10 +212,10 @@ func (w *writer) file(fd int, e tree.Entry, st unix.Stat_t) error {
 		if len(w.linked) == mostLinked {
 			return ErrManyLinks
 		}
-		w.linked[st.Ino] = uint64(st.Nlink) - 1 // 32 bits on arm64
+		w.linked[key] = uint64(st.Nlink) - 1 // 32 bits on arm64
 	}
 	kept := older(st.Ctim, w.o.Since) && !w.behind
-	w.behind = w.behind || w.o.Cut != 0 && w.o.Cut == st.Ino
+	w.behind = w.behind || w.o.Cut != 0 && w.o.Cut == key
 	if kept {
 		w.done.Files++
 		i.Kind = itemKept
