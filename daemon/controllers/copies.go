@@ -40,6 +40,7 @@ type copies struct {
 type running struct {
 	mu    sync.Mutex
 	all   map[string]*oneCopy
+	fails map[string]int // how often in a row, by UID
 	going sync.WaitGroup // the copies that have not ended
 }
 
@@ -65,13 +66,21 @@ func (c *running) begin(uid string, cancel context.CancelFunc) (known *oneCopy, 
 	return c.all[uid], true
 }
 
-// end notes how a copy ended.
-func (c *running) end(o *oneCopy, err error) {
+// end notes how a copy ended. One that failed is tried again at once, and then less and less often:
+// what it failed by may be up to the source's owner.
+func (c *running) end(uid string, o *oneCopy, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o.ended, o.err = true, err
-	if writesAgain(err) {
+	if err == nil || errors.Is(err, context.Canceled) || c.all[uid] != o {
+		return
+	}
+	put(&c.fails, uid, c.fails[uid]+1)
+	switch again := c.fails[uid] - 2; {
+	case writesAgain(err):
 		o.until = time.Now().Add(copyAgain)
+	case again >= 0:
+		o.until = time.Now().Add(min(time.Second<<min(again, 10), copyAgain))
 	}
 }
 
@@ -107,6 +116,7 @@ func (c *running) cancel(uid string) {
 		o.cancel()
 		delete(c.all, uid)
 	}
+	delete(c.fails, uid)
 }
 
 // take forgets a copy that ended, and returns it; nil if this process did not make it.
@@ -115,6 +125,7 @@ func (c *running) take(uid string) *oneCopy {
 	defer c.mu.Unlock()
 	o := c.all[uid]
 	delete(c.all, uid)
+	delete(c.fails, uid)
 	return o
 }
 
@@ -197,6 +208,7 @@ func (c *running) ended() map[string]error {
 func (c *running) remember(ended map[string]error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.fails = nil
 	maps.DeleteFunc(c.all, func(_ string, o *oneCopy) bool { return o.ended })
 	for uid, err := range ended {
 		put(&c.all, uid, &oneCopy{cancel: func() {}, ended: true, err: err})
@@ -228,7 +240,7 @@ func (c *copies) copied(ctx context.Context, w *poolWorker, uid string, made vol
 	c.running.going.Go(func() {
 		defer cancel()
 		err := c.copy(running, w, made)
-		c.running.end(o, err)
+		c.running.end(uid, o, err)
 		if err != nil && !errors.Is(err, context.Canceled) { // its object may be refused by now, and not come to copyFailed
 			w.purges.Add(item{name: made.PV})
 		}

@@ -121,23 +121,54 @@ func TestCopyThatFails(t *testing.T) {
 		if said := strings.Join(heard.of("u"), "; "); !strings.Contains(said, failed.Error()) || !errors.Is(err, failed) && after != copyAgain {
 			t.Errorf("%v, after %s, said %q", err, after, said)
 		}
-		if hopeless := failed == treecopy.ErrNoReflink || failed == syscall.EDQUOT; hopeless != (err == nil) {
+		hopeless := failed == treecopy.ErrNoReflink || failed == syscall.EDQUOT
+		if hopeless != (err == nil) {
 			t.Errorf("%v: returned %v", failed, err)
 		}
 		if known := c.copies.all["u"]; known != nil { // left alone
 			for range 2 {
-				if after, err := c.attempt(t.Context(), h, f); after != copyAgain || err != nil || c.copies.all["u"] != known {
+				after, err := c.attempt(t.Context(), h, f)
+				if hopeless != (after == copyAgain && err == nil) || c.copies.all["u"] != known {
 					t.Errorf("%v: looked at again: after %s, %v", failed, after, err)
 				}
 			}
 			known.until = time.Now()
-		} else if failed == treecopy.ErrNoReflink || failed == syscall.EDQUOT {
+		} else if hopeless {
 			t.Errorf("%v: it may begin again at once", failed)
 		}
 	}
 	if i, _ := w.purges.Get(); i.name != "pvc-u" {
 		t.Errorf("%+v is purged", i)
 	}
+}
+
+// A copy that fails again and again, by what may be up to the source's owner, is begun less and
+// less often.
+func TestCopyFailsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c running
+		fails := func() time.Duration {
+			o, first := c.begin("u", func() {})
+			if !first {
+				t.Fatal("none begins")
+			}
+			began := time.Now()
+			c.end("u", o, syscall.EINVAL)
+			for c.result("u", o); c.known("u"); {
+				time.Sleep(time.Second)
+			}
+			return time.Since(began)
+		}
+		for i, want := range []time.Duration{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+			if got := fails(); got != want*time.Second {
+				t.Errorf("after failure %d it begins after %s, want %d s", i+1, got, want)
+			}
+		}
+		c.take("u")
+		if got := fails(); got != 0 {
+			t.Errorf("of another copy it begins after %s", got)
+		}
+	})
 }
 
 // A copy ends when its claim goes, or another node was chosen for it.

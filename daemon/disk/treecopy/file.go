@@ -107,14 +107,15 @@ func reflink(from, to int) error {
 	return err
 }
 
-// likeNocow gives an empty file the flag of another one, if that has it.
+// likeNocow gives an empty file the flag of another one, or takes it, which it has of its directory,
+// if the other one has it not.
 func likeNocow(from, to int) bool {
 	was, err := unix.IoctlGetInt(from, unix.FS_IOC_GETFLAGS)
-	if err != nil || was&nocow == 0 {
+	if err != nil {
 		return false
 	}
 	flags, err := unix.IoctlGetInt(to, unix.FS_IOC_GETFLAGS)
-	return err == nil && unix.IoctlSetPointerInt(to, unix.FS_IOC_SETFLAGS, flags|nocow) == nil
+	return err == nil && (was^flags)&nocow != 0 && unix.IoctlSetPointerInt(to, unix.FS_IOC_SETFLAGS, flags^nocow) == nil
 }
 
 // copyData copies a file's data up to the size that it had, without its holes.
