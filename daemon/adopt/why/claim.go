@@ -161,7 +161,7 @@ func claimGrows(f claimFacts) (waits, bool) {
 			w.what += ": " + words.Line(c.Message, 300)
 		}
 	}
-	return w, f.Status.Phase == corev1.ClaimBound && asks.Cmp(has) > 0
+	return w, f.Status.Phase == corev1.ClaimBound && plan.Exceeds(*asks, has)
 }
 
 func claimBound(f claimFacts) (waits, bool) {

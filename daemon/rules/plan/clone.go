@@ -177,7 +177,7 @@ func smallerThanSource(f RequestFacts) (Refusal, bool) {
 	_, v := f.source()
 	of := SizeOf(v)
 	return Refusal{Reason: ReasonSource, Message: fmt.Sprintf("its volume has %s, and the clone requests %s: request as much or more",
-		words.Name(of.String()), words.Name(f.Request.Size.String()))}, f.Request.Size.Cmp(of) < 0
+		words.Name(of.String()), words.Name(f.Request.Size.String()))}, Exceeds(of, f.Request.Size)
 }
 
 // sourceAfter is when a refused claim is looked at again. A clone is looked at less often the
@@ -314,5 +314,5 @@ func smallerThanSnapshot(f RequestFacts) (Refusal, bool) {
 	}
 	of := resource.NewQuantity(from.Requested, resource.BinarySI)
 	return Refusal{Reason: ReasonSource, Message: fmt.Sprintf("it is of a volume of %s, and the claim requests %s: request as much or more",
-		of.String(), words.Name(f.Request.Size.String()))}, f.Request.Size.Cmp(*of) < 0
+		of.String(), words.Name(f.Request.Size.String()))}, Exceeds(*of, f.Request.Size)
 }

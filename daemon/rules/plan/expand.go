@@ -61,7 +61,7 @@ func Growing(c *corev1.PersistentVolumeClaim) bool {
 		return false
 	}
 	has, known := c.Status.Capacity[corev1.ResourceStorage]
-	return known && larger(requested(c), has)
+	return known && Exceeds(requested(c), has)
 }
 
 // KeepGrowing reports whether a claim that asks for something was given to this node.
@@ -77,8 +77,8 @@ func (s Self) KeepGrowingOfAll(c *corev1.PersistentVolumeClaim, ofAll bool) bool
 	return Asks(c) && (asked == "" || s.Serves(asked)) && (ofAll || Chosen(c) == "")
 }
 
-// larger compares sizes in whole bytes: Quantity.Cmp writes out all digits of 1e999999999 (Bytes).
-func larger(a, b resource.Quantity) bool {
+// Exceeds compares sizes in whole bytes: Quantity.Cmp writes out all digits of 1e999999999 (Bytes).
+func Exceeds(a, b resource.Quantity) bool {
 	one, _ := Bytes(a)
 	other, _ := Bytes(b)
 	return one > other
@@ -90,7 +90,7 @@ func larger(a, b resource.Quantity) bool {
 func (f ExpandFacts) Target() resource.Quantity {
 	want := requested(f.Claim)
 	if f.Volume != nil {
-		if has := f.Volume.Spec.Capacity[corev1.ResourceStorage]; larger(has, want) {
+		if has := f.Volume.Spec.Capacity[corev1.ResourceStorage]; Exceeds(has, want) {
 			return has
 		}
 	}
@@ -317,7 +317,7 @@ func (f ExpandFacts) Noted(state corev1.ClaimResourceStatus) bool {
 		return true
 	}
 	allocated, known := status.AllocatedResources[corev1.ResourceStorage]
-	return known && !larger(allocated, target) && !larger(target, allocated)
+	return known && !Exceeds(allocated, target) && !Exceeds(target, allocated)
 }
 
 // Stateless reports whether the claim's status has nothing of an expansion but conditions. An API

@@ -67,7 +67,7 @@ func SizeOf(v *corev1.PersistentVolume) resource.Quantity {
 		return capacity
 	}
 	if noted, err := resource.ParseQuantity(size); err == nil && noted.Sign() >= 0 &&
-		larger(capacity, noted) {
+		Exceeds(capacity, noted) {
 		return noted
 	}
 	return capacity
