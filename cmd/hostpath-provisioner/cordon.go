@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -21,7 +22,8 @@ const cordonDeadline = 30 * time.Second
 
 const poolLong = `Pool cordon has a pool take no new volumes: its node publishes no capacity for it,
 and claims are refused (PoolCordoned) until pool uncordon. Volumes that are there go on, may become
-larger, and are removed. It stays after a restart. Both return when the running daemon does so.`
+larger, and are removed. It stays after a restart. Both return when the running daemon does so. The name of
+several disks is each of them.`
 
 func (p *program) poolCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -46,7 +48,14 @@ func (p *program) poolCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.cordon(c.Context(), cfg, args[0], one.verb+"ed", one.is)
+				pools := cfg.Named(args[0])
+				if len(pools) == 0 {
+					pools = []config.Pool{{Name: args[0]}} // it may have been configured
+				}
+				for _, pool := range pools {
+					err = errors.Join(err, p.cordon(c.Context(), cfg, pool.Name, one.verb+"ed", one.is))
+				}
+				return err
 			},
 		})
 	}
