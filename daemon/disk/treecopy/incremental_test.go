@@ -44,6 +44,31 @@ func TestStreamIncremental(t *testing.T) {
 	}
 }
 
+// Each subvolume of btrfs counts its own inodes: files of one number in two are two, at once and in
+// passes.
+func TestStreamSubvolumes(t *testing.T) {
+	base := on(t, "btrfs")
+	for _, live := range []bool{false, true} {
+		r := random{newTwice(t, base), nil}
+		for _, in := range []string{"one", "two", "two/three"} {
+			hosttest.Run(t, "btrfs", "subvolume", "create", r.at(in))
+			r.write(in+"/data", "of "+in)
+			must(t, os.Link(r.at(in+"/data"), r.at(in+"/more")))
+		}
+		r.opens()
+		store, err := Store(r.to)
+		must(t, err)
+		var since unix.Timespec
+		if live {
+			since, err = r.streams(store, Options{Live: true})
+			must(t, err)
+		}
+		_, err = r.streams(store, Options{Since: since})
+		must(t, err, Unstore(r.to, store))
+		r.like()
+	}
+}
+
 // incremental brings the tree to the copy. during is whether something happens while it is written.
 func (r random) incremental(o Options, during bool) error {
 	r.Helper()

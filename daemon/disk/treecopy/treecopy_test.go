@@ -76,7 +76,7 @@ func descriptors(t testing.TB) int {
 // describe says everything of a tree, by path, but of what follows from when it was made.
 func describe(t testing.TB, top string) map[string]string {
 	t.Helper()
-	all, first := map[string]string{}, map[uint64]string{}
+	all, first := map[string]string{}, map[[2]uint64]string{}
 	must(t, filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
 		must(t, err)
 		var st unix.Stat_t
@@ -86,10 +86,11 @@ func describe(t testing.TB, top string) map[string]string {
 		switch st.Mode & unix.S_IFMT {
 		case unix.S_IFREG:
 			text += fmt.Sprintf(" atime %d.%09d links %d size %d %s", st.Atim.Sec, st.Atim.Nsec, st.Nlink, st.Size, data(t, path))
-			if was, linked := first[st.Ino]; linked {
+			inode := [2]uint64{st.Dev, st.Ino}
+			if was, linked := first[inode]; linked {
 				text += " same as " + was
 			}
-			first[st.Ino] = name
+			first[inode] = name
 		case unix.S_IFLNK:
 			target, err := os.Readlink(path)
 			must(t, err)
@@ -239,20 +240,24 @@ func TestNoReflink(t *testing.T) {
 	}
 }
 
-// btrfs shares no blocks between a file without copy-on-write and one with it.
+// btrfs shares no blocks between a file without copy-on-write and one with it. A file is made like
+// its directory.
 func TestNoCOW(t *testing.T) {
-	dir := on(t, "btrfs")
-	file := filepath.Join(dir, "source/file")
-	must(t, os.Mkdir(filepath.Join(dir, "source"), 0o700), os.WriteFile(file, nil, 0o600))
-	f, err := os.OpenFile(file, os.O_RDWR, 0)
-	must(t, err)
-	defer f.Close()
-	must(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, nocow))
-	_, err = f.Write(bytes.Repeat([]byte("data"), 5000))
-	must(t, err, f.Sync())
-	_, err = copyTree(t, dir, Options{})
-	must(t, err)
-	compare(t, describe(t, filepath.Join(dir, "copy")), describe(t, filepath.Join(dir, "source")))
+	for _, flags := range [][2]int{{0, nocow}, {nocow, 0}} { // of the directories, and of the file
+		dir := on(t, "btrfs")
+		must(t, unix.IoctlSetPointerInt(open(t, dir), unix.FS_IOC_SETFLAGS, flags[0]))
+		file := filepath.Join(dir, "source/file")
+		must(t, os.Mkdir(filepath.Join(dir, "source"), 0o700), os.WriteFile(file, nil, 0o600))
+		f, err := os.OpenFile(file, os.O_RDWR, 0)
+		must(t, err)
+		defer f.Close()
+		must(t, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags[1]))
+		_, err = f.Write(bytes.Repeat([]byte("data"), 5000))
+		must(t, err, f.Sync())
+		_, err = copyTree(t, dir, Options{})
+		must(t, err)
+		compare(t, describe(t, filepath.Join(dir, "copy")), describe(t, filepath.Join(dir, "source")))
+	}
 }
 
 // A full copy ends before it has more than it may, and holes are not data.
