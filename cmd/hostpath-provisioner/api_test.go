@@ -51,8 +51,8 @@ func TestRefusedByTheAPI(t *testing.T) {
 // kubeconfig it says what is left, and how it is deleted.
 func TestWithdraw(t *testing.T) {
 	h := newHost(t, plain)
-	if got := h.call("withdraw-capacity"); !strings.Contains(got, "kubectl delete csistoragecapacities -A -l hostpath-provisioner/node=node-a\n") ||
-		!strings.HasSuffix(got, "exit 1\n") {
+	const cure = "kubectl delete csistoragecapacities -A -l hostpath-provisioner/node=node-a\n"
+	if got := h.call("withdraw-capacity"); !strings.Contains(got, cure) || !strings.HasSuffix(got, "exit 1\n") {
 		t.Errorf("without a kubeconfig: %s", got)
 	}
 	h.write("config.toml", "# nothing yet\n")

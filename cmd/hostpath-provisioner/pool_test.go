@@ -355,3 +355,18 @@ func TestInMemory(t *testing.T) {
 		t.Error("of a closed pool its own reason is told")
 	}
 }
+
+// The name of several disks is each of them.
+func TestCordonSeveral(t *testing.T) {
+	h := newHost(t, "[pool.fast]\npath = \"/srv/a\"\npaths = [\"/srv/b\"]\n")
+	for _, verb := range []string{"cordon", "uncordon"} {
+		want := fmt.Sprintf("pool fast %[1]sed; the daemon is not running\n"+
+			"pool fast-b %[1]sed; the daemon is not running\nexit 0\n", verb)
+		if got := h.call("pool", verb, "fast"); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+	if got := h.call("pool", "cordon", "fast-b"); !strings.HasPrefix(got, "pool fast-b cordoned;") {
+		t.Error(got)
+	}
+}

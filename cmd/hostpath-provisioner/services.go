@@ -326,7 +326,8 @@ type leftError struct {
 func (e leftError) Unwrap() error { return e.err }
 
 func (e leftError) Error() string {
-	return fmt.Sprintf("the CSIStorageCapacity objects of node %s may be left, and the scheduler would go on choosing it by them: %v; "+
+	return fmt.Sprintf("the CSIStorageCapacity objects of node %s may be left, "+
+		"and the scheduler would go on choosing it by them: %v; "+
 		"delete them where kubectl works: kubectl delete csistoragecapacities -A -l %s=%s",
 		e.node, e.err, plan.NodeLabel, plan.NodeLabelValue(e.node))
 }

@@ -173,8 +173,7 @@ func TestCloneKilled(t *testing.T) {
 	w, h, class, origin := hostOfMany(t)
 	for i := range 3 {
 		name := fmt.Sprint("clone-", i)
-		claim := w.claim(name, class, "20Mi", from("data"))
-		h.copying("pvc-" + string(claim.UID))
+		h.copying("pvc-" + string(w.claim(name, class, "20Mi", from("data")).UID))
 		h.again()
 		clone := w.Bound(name)
 		h.wantClone(clone)

@@ -2,14 +2,12 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
 )
 
@@ -105,22 +103,6 @@ func TestCordon(t *testing.T) {
 	h.cordons("uncordon", "uncordoned")
 	w.Bound("data")
 	w.Bound("later")
-}
-
-// Of several disks of one name each is cordoned.
-func TestCordonSeveral(t *testing.T) {
-	w := newEnvironment(t)
-	s := w.newDisks("", 32, 32)
-	s.run()
-	class := w.Class("c", immediate)
-	if out := s.call("pool", "cordon", "fast").Ends(0).Out; out != "pool fast cordoned\npool fast-d01 cordoned\n" {
-		t.Errorf("%q", out)
-	}
-	w.refused(w.claim("data", class, "1Mi", annotate(provisionOnNode, s.node)), "PoolCordoned")
-	s.call("pool", "uncordon", "fast-d01").Ends(0)
-	if dir := cluster.PathOf(w.Bound("data")); filepath.Dir(dir) != s.disks[1] {
-		t.Errorf("it is in %s", dir)
-	}
 }
 
 // cordons calls "pool cordon" or "pool uncordon", which says that alone.

@@ -82,8 +82,7 @@ func TestNodesPage(t *testing.T) {
 	}
 	createIn(w, w.classes(), &class)
 	createIn(w, w.pvcs(), &claim)
-	pv := w.Bound("disk")
-	h.wantTree(pool.Of(pv.Name)...)
+	h.wantTree(pool.Of(w.Bound("disk").Name)...)
 	other.wantTree()
 }
 

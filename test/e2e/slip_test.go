@@ -31,8 +31,7 @@ func TestWrongCapacity(t *testing.T) {
 		t.Errorf("recorded are %d bytes, were %d", now, before)
 	}
 	w.Must(w.Request("data", "16Mi"))
-	claim := w.claimUntil("data", w.Infeasible())
-	w.refused(claim, "NotEnoughSpace", "100Gi", pv.Name)
+	w.refused(w.claimUntil("data", w.Infeasible()), "NotEnoughSpace", "100Gi", pv.Name)
 	capacity("10Mi")
 	w.Sized("data", "16Mi")
 	for _, mib := range []int64{50, 16} { // with room; and no signal: the change alone is noticed
@@ -65,8 +64,7 @@ func TestMadeAnew(t *testing.T) {
 		w.Bound(name)
 		return made
 	}
-	back := anew("back", archived)
-	w.event(back, "VolumePutBack")
+	w.event(anew("back", archived), "VolumePutBack")
 	h.wantData(cluster.PathOf(archived), "archived")
 	gone := archived.DeepCopy()
 	gone.Name = "pvc-gone"

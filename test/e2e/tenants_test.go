@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,8 +56,7 @@ func TestSizesBeyondNumbers(t *testing.T) {
 	w, h, class := oneHost(t)
 	on := annotate("kubevirt.io/provisionOnNode", h.node)
 	for name, size := range map[string]string{"e100": "100E", "e19": "1e19", "e30": "1e30", "top": "9223372036854775808"} {
-		claim := w.claim(name, class, size, on)
-		w.refused(claim, "NotEnoughSpace", "the claim requests ")
+		w.refused(w.claim(name, class, size, on), "NotEnoughSpace", "the claim requests ")
 	}
 	pv := w.bound("tiny", class, "1500m", on) // a byte and a half
 	h.wantTree(pool.Of(pv.Name)...)
@@ -135,15 +133,11 @@ func TestTooLargeOnce(t *testing.T) {
 const memoryMax = 96
 
 // Claims that no daemon will ever provide, each as large as the API server takes it, cost every
-// daemon little: while they come, and when it begins with all of them. HOSTILE_CLAIMS says how
-// many.
+// daemon little: while they come, and when it begins with all of them.
 func TestMemoryOfPendingClaims(t *testing.T) {
 	w, h := running(t)
 	idle := h.memory()
-	n := 400
-	if more, err := strconv.Atoi(os.Getenv("HOSTILE_CLAIMS")); err == nil {
-		n = more
-	}
+	const n = 400
 	large := annotate("large", strings.Repeat("x", 250<<10))
 	ours := annotate("volume.kubernetes.io/storage-provisioner", w.Provisioner)
 	claims := w.pvcs()
@@ -154,11 +148,10 @@ func TestMemoryOfPendingClaims(t *testing.T) {
 		_, err := claims.Create(w.Ctx, c, metav1.CreateOptions{})
 		return err
 	})
-	told := min(n, 1000) // the others are left out
-	h.said("reason=ClassNotFound", told)
+	h.said("reason=ClassNotFound", n)
 	followed := h.memory()
 	h.again()
-	h.said("reason=ClassNotFound", 2*told)
+	h.said("reason=ClassNotFound", 2*n)
 	t.Logf("%d claims of 250 KiB: resident %s, while they came %s, begun with them %s", n, idle, followed, h.memory())
 	for _, m := range []memory{followed, h.memory()} {
 		if m.most > memoryMax {

@@ -145,7 +145,6 @@ func (d *Daemon) Start() error {
 	cmd.Env = append(cmd.Env, "NOTIFY_SOCKET="+name, fmt.Sprintf("WATCHDOG_USEC=%d", WatchdogInterval.Microseconds()))
 	d.mu.Lock()
 	d.ready, d.status, d.socket = 0, "", socket
-	d.beat, d.pause = time.Now(), 0
 	d.mu.Unlock()
 	if d.child, err = process.StartLogged(cmd, d.Path("log")); err != nil {
 		return err

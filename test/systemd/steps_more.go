@@ -235,8 +235,8 @@ func purge(e *environment) {
 	e.sh("ln -s /dev/null /etc/systemd/system/" + service + ".service")
 	e.says(e.sh("dpkg -i /shared/packages/hostpath-provisioner_*_amd64.deb </dev/null"), "the service is masked")
 	e.sh("rm /etc/systemd/system/" + service + ".service; mv /etc/hostpath-provisioner/kubeconfig /root")
-	e.says(e.sh("apt-get -y remove hostpath-provisioner"), "kubectl delete csistoragecapacities -A -l hostpath-provisioner/node=")
-	e.sh("mv /root/kubeconfig /etc/hostpath-provisioner")
+	e.says(e.sh("apt-get -y remove hostpath-provisioner; mv /root/kubeconfig /etc/hostpath-provisioner"),
+		"kubectl delete csistoragecapacities -A -l hostpath-provisioner/node=")
 	e.says(e.sh("dpkg -i /shared/packages/hostpath-provisioner_*_amd64.deb </dev/null"), "the service is not enabled")
 	e.sh("mkdir -p /etc/credstore; touch /etc/credstore/hostpath-provisioner.kubeconfig /etc/credstore/other")
 	e.docs("uninstall.md", "Purge on Debian and Ubuntu", "apt-get", "apt-get -y")

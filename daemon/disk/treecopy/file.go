@@ -115,7 +115,8 @@ func likeNocow(from, to int) bool {
 		return false
 	}
 	flags, err := unix.IoctlGetInt(to, unix.FS_IOC_GETFLAGS)
-	return err == nil && (was^flags)&nocow != 0 && unix.IoctlSetPointerInt(to, unix.FS_IOC_SETFLAGS, flags^nocow) == nil
+	return err == nil && (was^flags)&nocow != 0 &&
+		unix.IoctlSetPointerInt(to, unix.FS_IOC_SETFLAGS, flags^nocow) == nil
 }
 
 // copyData copies a file's data up to the size that it had, without its holes.

@@ -40,7 +40,8 @@ type writer struct {
 // to it meanwhile, unless o.Live: what is noticed of that is ErrWritten. Without a stream it only
 // counts what would be written. Of o also Step, Work, Since and Cut are used.
 func Write(ctx context.Context, from int, to io.Writer, o Options) (Copied, error) {
-	w := &writer{ctx: ctx, o: o, to: to, linked: map[uint64]uint64{}, within: map[uint64]uint64{}, text: make([]byte, valueMax)}
+	w := &writer{ctx: ctx, o: o, to: to, linked: map[uint64]uint64{}, within: map[uint64]uint64{},
+		text: make([]byte, valueMax)}
 	err := tree.Walk(ctx, from, ".", w.visit)
 	return w.done, err
 }

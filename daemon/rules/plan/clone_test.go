@@ -47,6 +47,7 @@ func TestCloneRules(t *testing.T) {
 	others := func(f *ClaimFacts) { f.From.Volume.Annotations[ProvisionedBy] = "example.com/other" }
 	rebound := func(f *ClaimFacts) { f.From.Volume.Spec.ClaimRef.UID = "another" }
 	pool := func(f *ClaimFacts) { f.From.Volume.Labels[PoolLabel] = "bulk" }
+	huge := func(f *ClaimFacts) { ask(f.Claim, "1e999999999") }
 	small := func(f *ClaimFacts) { ask(f.Claim, "1Mi") }
 	off := func(f *ClaimFacts) { f.Pool.Clones = ClonesOff }
 	scope := func(f *ClaimFacts) { f.Pool.Scope = ScopeEveryNode }
@@ -77,7 +78,7 @@ func TestCloneRules(t *testing.T) {
 		{"another provisioner's", []change{others, small}, Refuse, ReasonSource, "not made by this provisioner"},
 		{"of another claim", []change{rebound, pool}, Refuse, ReasonSource, "not made by this provisioner"},
 		{"another pool before its size", []change{pool, small}, Refuse, ReasonSource, "in pool bulk"},
-		{"larger than can be written out", []change{func(f *ClaimFacts) { ask(f.Claim, "1e999999999") }}, Release, ReasonNotEnoughSpace, "requests 1e999999999"},
+		{"larger than can be written out", []change{huge}, Release, ReasonNotEnoughSpace, "requests 1e999999999"},
 		{"too small before a closed pool", []change{small, func(f *ClaimFacts) { f.Closed = "it is away" }}, Refuse, ReasonSource, "has 1Gi, and the clone requests 1Mi"},
 	} {
 		f := changed(toClone(), c.changes)
