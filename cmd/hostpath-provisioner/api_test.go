@@ -52,7 +52,8 @@ func TestRefusedByTheAPI(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	h := newHost(t, plain)
 	const cure = "kubectl delete csistoragecapacities -A -l hostpath-provisioner/node=node-a\n"
-	if got := h.call("withdraw-capacity"); !strings.Contains(got, cure) || !strings.HasSuffix(got, "exit 1\n") {
+	got := h.call("withdraw-capacity")
+	if !strings.Contains(got, cure) || !strings.HasSuffix(got, "exit 1\n") {
 		t.Errorf("without a kubeconfig: %s", got)
 	}
 	h.write("config.toml", "# nothing yet\n")

@@ -78,7 +78,7 @@ func TestCloneRules(t *testing.T) {
 		{"another provisioner's", []change{others, small}, Refuse, ReasonSource, "not made by this provisioner"},
 		{"of another claim", []change{rebound, pool}, Refuse, ReasonSource, "not made by this provisioner"},
 		{"another pool before its size", []change{pool, small}, Refuse, ReasonSource, "in pool bulk"},
-		{"larger than can be written out", []change{huge}, Release, ReasonNotEnoughSpace, "requests 1e999999999"},
+		{"no number that is written out", []change{huge}, Release, ReasonNotEnoughSpace, "requests 1e999"},
 		{"too small before a closed pool", []change{small, func(f *ClaimFacts) { f.Closed = "it is away" }}, Refuse, ReasonSource, "has 1Gi, and the clone requests 1Mi"},
 	} {
 		f := changed(toClone(), c.changes)
