@@ -22,8 +22,8 @@ const cordonDeadline = 30 * time.Second
 
 const poolLong = `Pool cordon has a pool take no new volumes: its node publishes no capacity for it,
 and claims are refused (PoolCordoned) until pool uncordon. Volumes that are there go on, may become
-larger, and are removed. It stays after a restart. Both return when the running daemon does so. The name of
-several disks is each of them.`
+larger, and are removed. It stays after a restart. Both return when the running daemon does so. The
+name of several disks is each of them.`
 
 func (p *program) poolCommand() *cobra.Command {
 	c := &cobra.Command{

@@ -310,10 +310,11 @@ func (p *program) withdraw(ctx context.Context, cfg config.Config) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, apiDeadline, noResponse)
 	defer cancel()
-	if err := p.published(client, daemon.Self(cfg).Drivers(), cfg.Node).Withdraw(ctx, false); err != nil {
-		return leftError{cfg.Node, err}
+	err = p.published(client, daemon.Self(cfg).Drivers(), cfg.Node).Withdraw(ctx, false)
+	if err != nil {
+		err = leftError{cfg.Node, err}
 	}
-	return client.DeleteNodeLease(ctx, cfg.Node, leadership.Identity(cfg.Node))
+	return errors.Join(err, client.DeleteNodeLease(ctx, cfg.Node, leadership.Identity(cfg.Node)))
 }
 
 // leftError says why a node that goes could not take its capacity back, and how that is done without
