@@ -111,7 +111,7 @@ unit: build $(BUILD)/controlplane
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -parallel 8 $(KINDS) ./test/e2e ./test/everynode
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -parallel 12 $(KINDS) ./test/e2e ./test/everynode
 
 .PHONY: client
 client: $(BUILD)/controlplane # the daemon's own requests and watches
@@ -273,8 +273,9 @@ test-model: build $(BUILD)/prove ## every order of events in small worlds, as de
 	@$(BUILD)/prove model $(MODELFLAGS)
 
 .PHONY: test-worlds
-test-worlds: build $(BUILD)/controlplane ## each world of the model as far as its test says, of which make test explores the beginning, and every order that is kept
+test-worlds: build $(BUILD)/controlplane ## what make test does a part of, whole: each world of the model, orders of policies, moments to be killed at
 	@HOSTPATH_WORLDS=whole $(GO) test $(GOFLAGS) -count=1 -timeout 60m -skip '^(TestServer|TestFilesystems)' ./test/model
+	@HOSTPATH_WORLDS=whole $(GO) test $(GOFLAGS) -count=1 -timeout 60m -run '^(TestOrders|TestAdoptFromCSIKilled)$$' ./test/identity ./test/e2e
 
 # MODELFLAGS: -for 10m, -seed N for the first order's, -worlds every.
 .PHONY: test-model-real

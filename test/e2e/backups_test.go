@@ -30,6 +30,7 @@ type backups struct {
 // docs/backups.md: each recipe, on volumes of a daemon. A claim is backed up and lost, and a new
 // one has all of it; so has one from a snapshot. A slip stops, and changes nothing.
 func TestBackupsPage(t *testing.T) {
+	t.Parallel()
 	for program, sources := range map[string][2]string{"restic": {"local", "hostPath"}, "borg": {"csi", "local"}} {
 		t.Run(program, func(t *testing.T) {
 			w := newEnvironment(t)

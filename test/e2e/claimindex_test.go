@@ -106,7 +106,7 @@ func (h *host) said(text string, times int) {
 // that ends, all of them. No claim is missed: not one that was made before the policy, nor while it
 // is gone, nor while it labels nothing.
 func TestClaimIndex(t *testing.T) {
-	w := newEnvironmentUnbound(t)
+	w := ownEnvironment(t, unbound.Args...) // whose objects the policies change
 	w.Since(cluster.MutatingPolicies, "MutatingAdmissionPolicy")
 	h := w.newHost("a")
 	reads := &claimReads{}

@@ -57,6 +57,7 @@ func (h *host) wantClone(pv *corev1.PersistentVolume) {
 // A claim is made from another claim, with shared blocks or in full, and the two have nothing in
 // common after that.
 func TestClone(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		fs, source, clones string
 		mib                int

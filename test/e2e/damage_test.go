@@ -106,6 +106,7 @@ func TestStateDirectoryLost(t *testing.T) {
 // the first write fails, or the second, and so on until none does. The claim says so and nothing is
 // left; a volume can be removed; when there is room again, the claim goes through.
 func TestFullAtEveryWrite(t *testing.T) {
+	t.Parallel()
 	for _, what := range []string{"blocks", "inodes"} {
 		t.Run(what, func(t *testing.T) {
 			w := newEnvironment(t)

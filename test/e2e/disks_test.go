@@ -154,6 +154,7 @@ func TestSeveralDisks(t *testing.T) {
 // there, though another disk has more space by now; and where that disk is away, another one gets
 // the volume, and what was begun is undone when the disk is back.
 func TestBegunOnOneDisk(t *testing.T) {
+	t.Parallel()
 	for name, away := range map[string]bool{"there": false, "away": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newEnvironment(t)

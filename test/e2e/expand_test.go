@@ -55,6 +55,7 @@ func (h *host) growsWhileOff(size string) {
 // A claim grows while a pod has it, again and again, and nothing else changes. The node that has no
 // part in it does nothing.
 func TestExpand(t *testing.T) {
+	t.Parallel()
 	for _, source := range []string{"hostPath", "local"} {
 		t.Run(source, func(t *testing.T) {
 			w := newEnvironment(t)

@@ -312,7 +312,7 @@ func TestForgetNodeClaims(t *testing.T) {
 	b.call(k.forgets(a)...).Ends(0)
 	w.lost("loose")
 	k.toTheEnd(b, "forget-node", a.node, "--claims")
-	k.diedAt(10)
+	k.diedAt(8)
 	w.runsOn("set-0", b)
 	if now := w.Bound("data-set-0"); now.Name == was.Name || now.Labels[nodeLabel] != b.node {
 		t.Errorf("the StatefulSet has volume %s of %v", now.Name, now.Labels)

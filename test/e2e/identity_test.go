@@ -98,6 +98,7 @@ func hostWithVolumes(t *testing.T) (w *environment, h *host, volumes []string) {
 // and goes on when the name is right again: with a marker that names the node, and with one that
 // does not, where the records do.
 func TestOtherNodeName(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
 			w, h, volumes := hostWithVolumes(t)
@@ -204,6 +205,7 @@ func TestSharedForgotten(t *testing.T) {
 // A cluster that is not the pool's: nothing is done, by the marker, and by what the cluster does
 // not know where the marker names none; until the operator says that it is meant.
 func TestOtherCluster(t *testing.T) {
+	t.Parallel()
 	for name, old := range map[string]bool{"marker": false, "records": true} {
 		t.Run(name, func(t *testing.T) {
 			w, h, volumes := hostWithVolumes(t)

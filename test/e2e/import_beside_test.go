@@ -59,6 +59,7 @@ func (h *host) onAnotherMachine() *host {
 // However often the call is killed, each claim is bound once, to the volume on the new node; the
 // old daemon does nothing to either disk, also not when it reaches the API again.
 func TestImportBesideOldDaemon(t *testing.T) {
+	t.Parallel()
 	for name, copied := range map[string]bool{"gone": false, "copied": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newEnvironment(t)

@@ -178,7 +178,6 @@ func (p *place) programs(there bool) {
 				return there
 			}
 		}
-		time.Sleep(20 * time.Millisecond)
 		return !there
 	})
 }

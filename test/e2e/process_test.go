@@ -156,6 +156,7 @@ func TestAPIServerAway(t *testing.T) {
 
 // Mistakes at start are named, and nothing runs.
 func TestBadStarts(t *testing.T) {
+	t.Parallel()
 	dir := hosttest.Dir(t)
 	config := func(kubeconfig string) string {
 		return fmt.Sprintf("kubeconfig = %q\nnode = \"n\"\nmetrics = \"\"\n[pool.p]\npath = %q\nrequire_mount = false\n", kubeconfig, filepath.Join(dir, "pool"))

@@ -46,6 +46,7 @@ func (h *host) worksOnNothing(kind string) {
 
 // How far a copy and a purge are is seen while they are under way, and not any more after that.
 func TestWorkUnderWay(t *testing.T) {
+	t.Parallel()
 	t.Run("copy", func(t *testing.T) {
 		w := newEnvironment(t)
 		h := w.newHostOn(hosttest.Mkfs(w, "ext4", 96), "a", `clones = "copy"`).serving().run()

@@ -24,6 +24,7 @@ func (h *host) scoped(was, now string, running bool) {
 // directory on each node: the pool is closed and says so, and all goes on when the scope is set
 // back.
 func TestScopeLeft(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ was, now string }{{"shared", "node"}, {"every-node", "node"}, {"every-node", "shared"}, {"shared", "every-node"}} {
 		t.Run(c.was+" to "+c.now, func(t *testing.T) {
 			w := newEnvironment(t)
@@ -56,6 +57,7 @@ func TestScopeLeft(t *testing.T) {
 // A volume that bears a node's name is removed whatever scope its pool got: by its node's daemon,
 // and in a shared pool by the one that holds the lease.
 func TestScopeOfOneNodeChanged(t *testing.T) {
+	t.Parallel()
 	t.Run("every-node", func(t *testing.T) {
 		w := newEnvironment(t)
 		h := w.bareHost(hosttest.Mkfs(w, "ext4", 64), "a", `scope = "node"`).joins().run()

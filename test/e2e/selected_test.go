@@ -16,12 +16,15 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// newEnvironmentUnbound has a control plane of its own, whose kube-controller-manager binds no
-// claim and asks no provisioner: what happens to a claim follows from its node alone.
+// unbound is a control plane whose kube-controller-manager binds no claim and asks no provisioner: what happens to a
+// claim follows from its node alone.
+var unbound = fixture.Plane{Args: []string{"--kcm-flag=--controllers=*,-persistentvolume-binder-controller"}}
+
+// newEnvironmentUnbound is a test's part of that.
 func newEnvironmentUnbound(t *testing.T) *environment {
 	t.Helper()
-	plane := fixture.OwnPlane(t, "--kcm-flag=--controllers=*,-persistentvolume-binder-controller")
-	return &environment{fixture.New(t, plane, "e2e-")}
+	t.Parallel()
+	return &environment{fixture.New(t, unbound.Get(t), "e2e-")}
 }
 
 // annotateClaim writes an annotation on a claim that exists.
@@ -113,14 +116,16 @@ func TestSelectedNode(t *testing.T) {
 	t.Logf("class %s came after its claim", late)
 }
 
-// onlyVolumes wants these volumes and no others, in the cluster and, but for those of no
+// onlyVolumes wants these volumes and no others for the test's claims and, but for those of no
 // provisioner, in the pool.
 func (w *environment) onlyVolumes(h *host, want []string, byHand ...string) {
 	w.Helper()
 	all := listIn(w, w.pvs())
 	var names, tree []string
 	for _, pv := range all.Items {
-		names = append(names, pv.Name)
+		if pv.Spec.ClaimRef.Namespace == w.Namespace {
+			names = append(names, pv.Name)
+		}
 	}
 	slices.Sort(names)
 	expected := slices.Sorted(slices.Values(slices.Concat(want, byHand)))

@@ -103,6 +103,7 @@ func restore(name string) func(*corev1.PersistentVolumeClaim) {
 // A snapshot is made of a volume and outlives it, a claim is made from the snapshot and outlives
 // that, where a consumer is awaited, too.
 func TestSnapshot(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		fs, mode string
 		mib      int

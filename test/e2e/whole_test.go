@@ -11,6 +11,7 @@ import (
 // pool keeps what the claim requests, whichever way the volume is adopted: the running daemon
 // counts that at once, also once it was started again, and the node has room for others.
 func TestAdoptWholeFilesystem(t *testing.T) {
+	t.Parallel()
 	driver := func(h *host) *corev1.PersistentVolume { return h.madeByCSI(csiDriver, "theirs") }
 	for name, way := range map[string]struct {
 		alias string

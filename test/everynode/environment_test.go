@@ -14,6 +14,7 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 const (
@@ -118,7 +119,7 @@ func (w *environment) event(pv, reason string, from *host, parts ...string) {
 	events := w.Client().CoreV1().Events(metav1.NamespaceDefault)
 	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + pv}
 	var said []string
-	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+	for began := time.Now(); ; time.Sleep(rig.Pause(began)) {
 		list := hosttest.Need(events.List(w.Ctx, about))(w)
 		said = nil
 		for _, e := range list.Items {
@@ -128,7 +129,7 @@ func (w *environment) event(pv, reason string, from *host, parts ...string) {
 				return
 			}
 		}
-		if time.Now().After(end) {
+		if time.Since(began) > limit {
 			w.Fatalf("no event %s about %s from %s with %q; there are\n  %s", reason, pv, from.node, parts, strings.Join(said, "\n  "))
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/hosttest"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // Interruptible returns a context that SIGINT and SIGTERM end.
@@ -228,11 +229,11 @@ func (p *Program) Soon() context.Context {
 
 // Eventually waits for a condition, of which no event tells, by looking again after short pauses.
 func Eventually(ctx context.Context, is func() bool) error {
-	for !is() {
+	for began := time.Now(); !is(); {
 		select {
 		case <-ctx.Done():
 			return errors.New("not in time")
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(rig.Pause(began)):
 		}
 	}
 	return nil

@@ -58,7 +58,7 @@ func (w *world) checks(d *rig.Daemon) found {
 // time later.
 func (w *world) until(d *rig.Daemon, check, reason string) {
 	w.Helper()
-	for {
+	for began := time.Now(); ; time.Sleep(rig.Pause(began)) {
 		is := w.checks(d)[check]
 		if is.Reason == reason && (reason == "") == (is.Status == "ok") {
 			if reason != "" && is.Hint == "" {
@@ -69,7 +69,6 @@ func (w *world) until(d *rig.Daemon, check, reason string) {
 		if w.Ctx.Err() != nil {
 			w.Fatalf("%s is %+v, want %q", check, is, reason)
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 
