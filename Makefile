@@ -97,11 +97,11 @@ $(BUILD)/prometheus:
 RERUN = $(GO) run $(GOFLAGS) ./test/rerun
 
 # Packages whose tests mount, start processes or ask an API server, each time anew. Of the others the results of the
-# same code stay true (go help test): they are neither linked nor run again.
+# same code stay true (go help test): they are neither linked nor run again. Those below test/, which take longest, are first.
 TOUCH := /test/(cluster|fixture|harness|hosttest|hungfs|pool|process|rig)( |$$)
 LIST   = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} {{end}}' ./...
 PURE   = $$($(LIST) | grep -vE '$(TOUCH)' | cut -d ' ' -f 1)
-HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2e -e /test/everynode)
+HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2e -e /test/everynode | sort -r)
 
 # The packages' own tests, and those that need a control plane, whose binary they find in $(BUILD).
 unit: build $(BUILD)/controlplane

@@ -114,8 +114,7 @@ const (
 
 // Text is the file of a recording. by tells what writes it.
 func (r Recording) Text(rule Rule, by string) string {
-	return fmt.Sprintf(head, prefix+rule.Name) + r.Well.text() +
-		fmt.Sprintf(state, by) + r.State.text()
+	return fmt.Sprintf(head, prefix+rule.Name) + r.Well.text() + fmt.Sprintf(state, by) + r.State.text()
 }
 
 func (s Samples) text() (text string) {

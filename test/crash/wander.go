@@ -68,8 +68,7 @@ func (w *wandering) populate() {
 	for n := range looseClaims {
 		c := cluster.Claim(w.Namespace, fmt.Sprintf("loose-%d", n), deleted, "1Mi")
 		c.Annotations = map[string]string{plan.ProvisionOnNode: w.machines[n%3].node}
-		_, err := w.Claims().Create(w.ctx, c,
-			metav1.CreateOptions{})
+		_, err := w.Claims().Create(w.ctx, c, metav1.CreateOptions{})
 		w.Must(err, "creating a claim")
 	}
 	labels, count := map[string]string{"app": "set"}, int32(replicas)

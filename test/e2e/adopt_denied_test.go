@@ -96,8 +96,7 @@ func TestAdoptDenied(t *testing.T) {
 			"not yours") && strings.Contains(out, "name an administrator's with --kubeconfig") &&
 			strings.Contains(out, "1 refused")
 	}
-	w.Eventually("a dry run says what the policy refuses",
-		func() bool { return denied("--dry-run") })
+	w.Eventually("a dry run says what the policy refuses", func() bool { return denied("--dry-run") })
 	if !denied() {
 		t.Error("adopted, or refused without a hint")
 	}

@@ -33,8 +33,7 @@ func TestClassThatThePoliciesDoNotList(t *testing.T) {
 	later := w.Class("later", wait)
 	h.call("status").Becomes("the class is not in the list")
 	claim := w.wanted("data", later, "1Mi", h.node)
-	w.warned(w.unhurried(), claim, "APIRefused",
-		later, "the class is not in the list", "finds no room")
+	w.warned(w.unhurried(), claim, "APIRefused", later, "the class is not in the list", "finds no room")
 	w.wanted("other", class, "1Mi", h.node)
 	w.Bound("other")
 	lists()

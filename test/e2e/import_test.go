@@ -28,8 +28,7 @@ func (h *host) dies() { h.w.Helper(); h.Kill(); h.silent() }
 // silent has a daemon's last write be a minute old: its node's lease does not say that it lives.
 func (h *host) silent() {
 	h.w.Helper()
-	err := h.w.leases().Delete(h.w.Ctx,
-		"hostpath-provisioner-node."+h.node, metav1.DeleteOptions{})
+	err := h.w.leases().Delete(h.w.Ctx, "hostpath-provisioner-node."+h.node, metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) {
 		h.w.Must(err)
 	}
@@ -109,8 +108,7 @@ func TestImport(t *testing.T) {
 	w.Must(w.notReady(a.node))
 	out := b.call(append(admin, "--dry-run")...).Ends(1).Out
 	golden(t, "import-dry-run", strings.NewReplacer(content, "CONTENT", set.Name, "PV-of-set").
-		Replace(b.told(strings.ReplaceAll(out, a.node, "FORMER"), data, kept, going, archived,
-			adopted)))
+		Replace(b.told(strings.ReplaceAll(out, a.node, "FORMER"), data, kept, going, archived, adopted)))
 	w.deletePod("set-0")
 	w.Eventually("the pod is not on the node", func() bool { return w.nodeOf("set-0") != a.node })
 	k.toTheEnd(b, args...)
@@ -179,8 +177,7 @@ func TestImportSecondDisk(t *testing.T) {
 	out := b.call(args...).Ends(0).Out
 	w.shows(out, a.node, "node-a", "bad-days.md", "A node is dead, its disk is not")
 	pv, marker := b.follows("data"), c.marker(c.ours("pool.json"))
-	c.call(args...).Ends(1,
-		"is on node "+b.node+" by now, which has another disk with the same records")
+	c.call(args...).Ends(1, "is on node "+b.node+" by now, which has another disk with the same records")
 	if now := c.marker(c.ours("pool.json")); !reflect.DeepEqual(now, marker) {
 		t.Errorf("the marker is %v, was %v", now, marker)
 	}

@@ -39,8 +39,7 @@ func (w *environment) capacityInPlaceOfADriver() {
 	patchIn(w, drivers, csiDriver, `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"hostpath-provisioner"}}}`)
 	runAll([]*host{small, large})
 	w.awaitPublished(class, both)
-	w.Eventually("the driver has the scheduler compare",
-		func() bool { return w.comparedOf(csiDriver) })
+	w.Eventually("the driver has the scheduler compare", func() bool { return w.comparedOf(csiDriver) })
 	w.awaitCompared(class, small.node, large.node)
 	w.wanted("data", class, "120Mi", small.node, large.node)
 	w.boundOn("data", large)

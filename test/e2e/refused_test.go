@@ -112,8 +112,7 @@ func TestWebhookDown(t *testing.T) {
 	w.Sized("grows", "2Mi")
 	w.Must(w.WaitVolumeGone(w.Soon(), goes.Name))
 	w.Eventually("the status has nothing", func() bool {
-		objects,
-			well := h.refuses()
+		objects, well := h.refuses()
 		return objects == "" && well
 	})
 }

@@ -242,7 +242,6 @@ func TestReceiveBackup(t *testing.T) {
 		corev1.PersistentVolumeReclaimDelete || len(k.at) < 4 {
 		t.Errorf("killed at %q: %+v", k.at, now)
 	}
-	w.Must(w.pvcs().Delete(w.Ctx, "data",
-		metav1.DeleteOptions{}))
+	w.Must(w.pvcs().Delete(w.Ctx, "data", metav1.DeleteOptions{}))
 	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
 }

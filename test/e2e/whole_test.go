@@ -21,12 +21,10 @@ func TestAdoptWholeFilesystem(t *testing.T) {
 	}{
 		"legacy": {"kubevirt.io/hostpath-provisioner", nil,
 			func(h *host) *corev1.PersistentVolume {
-				return peerNamed("kubevirt").made(h,
-					"theirs")
+				return peerNamed("kubevirt").made(h, "theirs")
 			}, nil},
 		"from-csi": {csiDriver, nil, driver, []string{"--from-csi=" + csiDriver}},
-		"in-place": {csiDriver, []string{fmt.Sprintf("csi_drivers = [%q]", csiDriver)}, driver,
-			nil},
+		"in-place": {csiDriver, []string{fmt.Sprintf("csi_drivers = [%q]", csiDriver)}, driver, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newEnvironment(t)

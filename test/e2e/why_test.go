@@ -74,8 +74,7 @@ func TestWhy(t *testing.T) {
 // whyJSON asks about a claim for a program.
 func (w *environment) whyJSON(h *host, kubeconfig, claim string) (page why.Page) {
 	w.Helper()
-	out, code := h.Call("why", "pvc/"+claim, "--json", "-n", w.Namespace,
-		"--kubeconfig", kubeconfig)
+	out, code := h.Call("why", "pvc/"+claim, "--json", "-n", w.Namespace, "--kubeconfig", kubeconfig)
 	var schema struct{ Schema int }
 	w.Must(json.Unmarshal([]byte(out), &schema))
 	w.Must(json.Unmarshal([]byte(out), &page))

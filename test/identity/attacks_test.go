@@ -100,8 +100,7 @@ func (w *world) setUp() {
 		pv.Name, pv.Labels, pv.Annotations, pv.Finalizers = "others", nil, map[string]string{"pv.kubernetes.io/provisioned-by": "other.example"}, []string{"other.example/keep"}
 	}
 	held := func(pv *corev1.PersistentVolume) {
-		pv.Finalizers = append(pv.Finalizers,
-			"other.example/keep")
+		pv.Finalizers = append(pv.Finalizers, "other.example/keep")
 	}
 	makes(w, w.admin.CoreV1().PersistentVolumes(),
 		volume("of-a", "node-a", held), volume("of-b", "node-b"), volume("others", "node-b",

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -58,18 +59,10 @@ func (w *world) checks(d *rig.Daemon) found {
 // time later.
 func (w *world) until(d *rig.Daemon, check, reason string) {
 	w.Helper()
-	for began := time.Now(); ; time.Sleep(rig.Pause(began)) {
+	w.Eventually(fmt.Sprintf("%s is %q, with a hint", check, reason), func() bool {
 		is := w.checks(d)[check]
-		if is.Reason == reason && (reason == "") == (is.Status == "ok") {
-			if reason != "" && is.Hint == "" {
-				w.Errorf("%s has no hint", reason)
-			}
-			return
-		}
-		if w.Ctx.Err() != nil {
-			w.Fatalf("%s is %+v, want %q", check, is, reason)
-		}
-	}
+		return is.Reason == reason && (reason == "") == (is.Status == "ok") && (reason == "" || is.Hint != "")
+	})
 }
 
 // well waits until each check is.

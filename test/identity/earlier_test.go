@@ -73,8 +73,7 @@ func TestEarlierForm(t *testing.T) {
 	o.earlier()
 	gone := o.documents("--delete")
 	last := slices.IndexFunc(gone, func(d string) bool {
-		return strings.Contains(d,
-			"kind: ConfigMap")
+		return strings.Contains(d, "kind: ConfigMap")
 	})
 	for _, d := range gone[:last] {
 		o.Must(o.Delete(o.Ctx, []byte(d)))

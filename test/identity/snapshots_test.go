@@ -36,8 +36,7 @@ func TestSnapshotContents(t *testing.T) {
 	free, ofA, ofB := w.content("free", ""), w.content("of-a", "node-a"), w.content("of-b",
 		"node-b")
 	own := func(content string) string {
-		return strings.Replace(content, "snapcontent-",
-			"snapshot-", 1)
+		return strings.Replace(content, "snapcontent-", "snapshot-", 1)
 	}
 	const released = `{"metadata":{"finalizers":null}}`
 	for _, c := range []struct {
