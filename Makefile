@@ -97,11 +97,11 @@ $(BUILD)/prometheus:
 RERUN = $(GO) run $(GOFLAGS) ./test/rerun
 
 # Packages whose tests mount, start processes or ask an API server, each time anew. Of the others the results of the
-# same code stay true (go help test): they are neither linked nor run again. Those below test/, which take longest, are first.
+# same code stay true (go help test): they are neither linked nor run again.
 TOUCH := /test/(cluster|fixture|harness|hosttest|hungfs|pool|process|rig)( |$$)
 LIST   = $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}} {{end}}' ./...
 PURE   = $$($(LIST) | grep -vE '$(TOUCH)' | cut -d ' ' -f 1)
-HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2e -e /test/everynode | sort -r)
+HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2e -e /test/everynode)
 
 # The packages' own tests, and those that need a control plane, whose binary they find in $(BUILD).
 unit: build $(BUILD)/controlplane
@@ -111,7 +111,7 @@ unit: build $(BUILD)/controlplane
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -parallel 12 $(KINDS) ./test/e2e ./test/everynode
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -parallel 8 $(KINDS) ./test/e2e ./test/everynode
 
 .PHONY: client
 client: $(BUILD)/controlplane # the daemon's own requests and watches
