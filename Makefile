@@ -107,11 +107,11 @@ HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
 	@$(RERUN) $(GOFLAGS) $(PURE) && pure=passed; \
-		$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -p 4 $(HOST) && [ "$$pure" ]
+		$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -p 3 $(HOST) && [ "$$pure" ]
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -parallel 8 $(KINDS) ./test/e2e ./test/everynode
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -parallel 6 $(KINDS) ./test/e2e ./test/everynode
 
 .PHONY: client
 client: $(BUILD)/controlplane # the daemon's own requests and watches
