@@ -148,6 +148,7 @@ func (k *writes) toTheEnd(h *host, args ...string) (out string) {
 		if k.died {
 			continue
 		}
+		k.w.Logf("%q, after %d kills: %s", args, len(k.at), out)
 		if err != nil && !k.fails {
 			k.w.Errorf("%q: %v\n%s", args, err, out)
 		}
@@ -312,7 +313,7 @@ func TestForgetNodeClaims(t *testing.T) {
 	b.call(k.forgets(a)...).Ends(0)
 	w.lost("loose")
 	k.toTheEnd(b, "forget-node", a.node, "--claims")
-	k.diedAt(8)
+	k.diedAt(10)
 	w.runsOn("set-0", b)
 	if now := w.Bound("data-set-0"); now.Name == was.Name || now.Labels[nodeLabel] != b.node {
 		t.Errorf("the StatefulSet has volume %s of %v", now.Name, now.Labels)

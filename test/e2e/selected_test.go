@@ -16,8 +16,8 @@ import (
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/pool"
 )
 
-// unbound is a control plane whose kube-controller-manager binds no claim and asks no provisioner: what happens to a
-// claim follows from its node alone.
+// unbound is a control plane whose kube-controller-manager binds no claim and asks no provisioner:
+// what happens to a claim follows from its node alone.
 var unbound = fixture.Plane{Args: []string{"--kcm-flag=--controllers=*,-persistentvolume-binder-controller"}}
 
 // newEnvironmentUnbound is a test's part of that.
@@ -123,7 +123,7 @@ func (w *environment) onlyVolumes(h *host, want []string, byHand ...string) {
 	all := listIn(w, w.pvs())
 	var names, tree []string
 	for _, pv := range all.Items {
-		if pv.Spec.ClaimRef.Namespace == w.Namespace {
+		if ref := pv.Spec.ClaimRef; ref == nil || ref.Namespace == w.Namespace {
 			names = append(names, pv.Name)
 		}
 	}

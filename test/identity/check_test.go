@@ -59,8 +59,11 @@ func (w *world) checks(d *rig.Daemon) found {
 // time later.
 func (w *world) until(d *rig.Daemon, check, reason string) {
 	w.Helper()
+	last := ""
+	defer func() { w.Log(check, "is", last) }()
 	w.Eventually(fmt.Sprintf("%s is %q, with a hint", check, reason), func() bool {
 		is := w.checks(d)[check]
+		last = fmt.Sprintf("%+v", is)
 		return is.Reason == reason && (reason == "") == (is.Status == "ok") && (reason == "" || is.Hint != "")
 	})
 }
