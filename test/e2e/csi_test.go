@@ -198,9 +198,10 @@ func TestAdoptFromCSIKilled(t *testing.T) {
 		t.Helper()
 		h.call(args...).Ends(0)
 	}
-	half, deaths := 0, 0
-	whole := os.Getenv("HOSTPATH_WORLDS") == "whole"
-	for i, way := range [][3][]string{{forward, forward, back}, {forward, back, nil}, {back, back, nil}, {back, forward, back}} {
+	half, deaths, whole := 0, 0, os.Getenv("HOSTPATH_WORLDS") == "whole"
+	ways := [][3][]string{{forward, forward, back}, {forward, back, nil}, {back, back, nil},
+		{back, forward, back}}
+	for i, way := range ways {
 		for n, after := 1, !whole && i%2 == 1; ; after = !after {
 			if way[0][2] == "--undo" {
 				does(forward)

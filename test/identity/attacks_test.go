@@ -75,8 +75,7 @@ func updateLease(l *coordinationv1.Lease) func(*world) error {
 
 func createCapacity(c *storagev1.CSIStorageCapacity) func(*world) error {
 	return func(w *world) error {
-		return only(w.a.StorageV1().CSIStorageCapacities(account).Create(w.Ctx, c,
-			metav1.CreateOptions{}))
+		return only(w.a.StorageV1().CSIStorageCapacities(account).Create(w.Ctx, c, metav1.CreateOptions{}))
 	}
 }
 

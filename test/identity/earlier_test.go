@@ -60,8 +60,7 @@ func TestEarlierForm(t *testing.T) {
 	o.earlier()
 	o.Must(configMaps.Delete(o.Ctx, "hostpath-provisioner-confinement", metav1.DeleteOptions{}))
 	lease := leaseIn("kube-system")
-	o.Eventually("a request is refused, or the test cannot fail",
-		func() bool { return lease(o) != nil })
+	o.Eventually("a request is refused, or the test cannot fail", func() bool { return lease(o) != nil })
 	for _, d := range o.documents(lists...) {
 		o.Must(o.Apply(o.Ctx, []byte(d)))
 	}

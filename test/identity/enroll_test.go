@@ -124,8 +124,7 @@ func TestEnrollMends(t *testing.T) {
 			t.Errorf("%s, without an administrator: exit code %d\n%s", c.name, code, out)
 		}
 		w.enroll(d).Ends(0, "node node-again is enrolled until").Lacks("nothing was changed")
-		hosttest.Need(w.with(kubeconfig).CoreV1().Nodes().Get(w.Ctx, "node-again",
-			metav1.GetOptions{}))(w)
+		hosttest.Need(w.with(kubeconfig).CoreV1().Nodes().Get(w.Ctx, "node-again", metav1.GetOptions{}))(w)
 		w.enroll(d).Ends(0, "nothing was changed")
 	}
 }

@@ -27,8 +27,7 @@ const (
 // claimUID is that of a claim which tests call short.
 func claimUID(short string) types.UID {
 	sum := sha256.Sum256([]byte(short))
-	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10],
-		sum[10:16]))
+	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
 }
 
 // pvc is the name of the claim's volume.

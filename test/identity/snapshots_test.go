@@ -33,8 +33,7 @@ func readyAs(handle string) string {
 // about their own snapshots.
 func TestSnapshotContents(t *testing.T) {
 	w := newWorld(t)
-	free, ofA, ofB := w.content("free", ""), w.content("of-a", "node-a"), w.content("of-b",
-		"node-b")
+	free, ofA, ofB := w.content("free", ""), w.content("of-a", "node-a"), w.content("of-b", "node-b")
 	own := func(content string) string {
 		return strings.Replace(content, "snapcontent-", "snapshot-", 1)
 	}
