@@ -40,7 +40,8 @@ func TestPodThatNamesItsNode(t *testing.T) {
 	t.Logf("bound after %s", time.Since(began))
 
 	w.podOn(h.node, "early", "late") // its claim comes later
-	taken := w.claim("taken", class, "1Mi", annotate(selectedNode, "another-node"))
+	other := w.newHost("b").node     // a claim of a node that does not exist would be given back
+	taken := w.claim("taken", class, "1Mi", annotate(selectedNode, other))
 	w.podOn(h.node, "second", "taken")
 	one, two := w.claim("one", class, "40Mi"), w.claim("two", small, "50Mi")
 	w.podOn(h.node, "large", "one", "two")
@@ -51,7 +52,7 @@ func TestPodThatNamesItsNode(t *testing.T) {
 		}
 	}
 	w.bound("late", class, "1Mi")
-	if node := w.get(taken.Name).Annotations[selectedNode]; node != "another-node" {
+	if node := w.get(taken.Name).Annotations[selectedNode]; node != other {
 		t.Errorf("a claim of another node has node %q now", node)
 	}
 }

@@ -32,8 +32,7 @@ var values = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 // Asked are the queries of the packages' dashboard by their panels, as Grafana sends them where all
 // values of each variable are chosen, and how many values there are of each variable.
 func (s *Server) Asked() (queries map[string][]string, chosen map[string]int, err error) {
-	text, err := os.ReadFile(filepath.Join(rig.Root(), "packaging", "grafana",
-		"hostpath-provisioner.json"))
+	text, err := os.ReadFile(filepath.Join(rig.Root(), "packaging", "grafana", "hostpath-provisioner.json"))
 	if err != nil {
 		return nil, nil, err
 	}
