@@ -100,7 +100,7 @@ func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Po
 		return nil
 	}
 	if err := r.Finish(ctx); err != nil {
-		return fmt.Errorf("volume %s is whole in pool %s, and its PersistentVolume is not made: %w",
+		return fmt.Errorf("volume %s is whole in pool %s, and its objects are not: %w",
 			printable(is.PV), pool.Name, err)
 	}
 	if begun.Record.Moving == "" {

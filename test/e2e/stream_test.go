@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,7 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/adopt/follow"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
@@ -234,14 +235,26 @@ func TestReceiveBackup(t *testing.T) {
 	b.call("pool", "cordon", "fast").Ends(0)
 	b.refusesStream(stream, "PoolCordoned", "--new-cluster")
 	b.call("pool", "uncordon", "fast").Ends(0)
+	again := []string{"volume", "receive", "fast", "--new-cluster", "--claims", "--class",
+		class + "=" + w.Class("new", immediate)}
 	k.input = stream
-	k.toTheEnd(b, "volume", "receive", "fast", "--new-cluster", "--claims",
-		"--class", class+"="+w.Class("new", immediate))
+	k.toTheEnd(b, again...)
 	now := b.follows("data")
 	if now.Name != pv.Name || now.UID == pv.UID || now.Spec.PersistentVolumeReclaimPolicy !=
 		corev1.PersistentVolumeReclaimDelete || len(k.at) < 4 {
 		t.Errorf("killed at %q: %+v", k.at, now)
 	}
-	w.Must(w.pvcs().Delete(w.Ctx, "data", metav1.DeleteOptions{}))
-	w.Must(w.WaitVolumeGone(w.Soon(), pv.Name))
+	w.Removes("data", pv.Name)
+	b.receives(stream, "--new-cluster").Ends(0)
+	w.Retain(pv.Name)
+	patch := `{"spec":{"claimRef":{"uid":%q}}}` // a kube-controller-manager's that is late
+	w.PatchVolume(pv.Name, types.MergePatchType, fmt.Sprintf(patch, "gone"))
+	k.fails = true
+	if said := k.toTheEnd(b, again...); !strings.Contains(said, "was deleted meanwhile") {
+		t.Error(said)
+	}
+	w.PatchVolume(pv.Name, types.MergePatchType, fmt.Sprintf(patch, ""))
+	k.fails = false
+	k.toTheEnd(b, again...)
+	b.follows("data")
 }

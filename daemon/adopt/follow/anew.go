@@ -273,12 +273,31 @@ func (s *survey) makes(ctx context.Context, o AnewOptions, pv string) error {
 		return err
 	}
 	now, err := s.API.GetVolume(ctx, pv)
-	if err != nil || now == nil || now.Spec.ClaimRef == nil || now.Spec.ClaimRef.UID != "" {
+	if err != nil || now == nil || now.Spec.ClaimRef == nil {
 		return err
 	}
-	there, err := s.API.GetClaim(ctx, r.Namespace, r.Claim)
-	if err != nil || there != nil { // it came meanwhile, and Kubernetes binds it to the volume
+	return o.claims(ctx, now)
+}
+
+// claims makes the claim that a volume's object waits for. One that came meanwhile Kubernetes binds
+// to it; with one that is gone again the object is Released, and the claim that was asked for is
+// not there. A slow kube-controller-manager binds to claims that were deleted before the object was
+// made (pkg/controller/volume/persistentvolume, pv_controller.go, syncUnboundClaim: from its cache).
+func (o AnewOptions) claims(ctx context.Context, v *corev1.PersistentVolume) error {
+	ref := v.Spec.ClaimRef
+	there, err := o.API.GetClaim(ctx, ref.Namespace, ref.Name)
+	switch {
+	case err != nil:
 		return err
+	case there != nil && there.DeletionTimestamp != nil:
+		return fmt.Errorf("claim %s/%s is being deleted: call this again once it is gone",
+			ref.Namespace, ref.Name)
+	case ref.UID != "" && (there == nil || there.UID != ref.UID):
+		return fmt.Errorf("its object was bound to a claim %s/%s that was deleted meanwhile: call "+
+			"this again once the object is gone, or its spec.claimRef.uid is removed",
+			ref.Namespace, ref.Name)
+	case there != nil:
+		return nil
 	}
-	return o.CreateClaim(ctx, claimFor(now))
+	return o.CreateClaim(ctx, claimFor(v))
 }

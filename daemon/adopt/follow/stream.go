@@ -271,7 +271,10 @@ func (o Receiving) Finish(ctx context.Context) error {
 		}
 		return err
 	}
-	return s.one(ctx, o.Is.PV)
+	if err := s.one(ctx, o.Is.PV); err != nil || !o.Claims {
+		return err
+	}
+	return o.claims(ctx, now)
 }
 
 // begun is an error if another object was to be replaced, and is gone by another hand: its node may

@@ -76,8 +76,7 @@ func (w *environment) install() {
 		text := hosttest.Need(os.ReadFile(filepath.Join(dir, name+".yaml")))(w)
 		definitions = append(append(definitions, text...), "\n---\n"...)
 	}
-	w.snapshots = hosttest.Need(w.SnapshotResources(w.Ctx, w.Namespace, w.Provisioner,
-		definitions))(w)
+	w.snapshots = hosttest.Need(w.SnapshotResources(w.Ctx, w.Namespace, w.Provisioner, definitions))(w)
 	log := hosttest.Need(os.Create(filepath.Join(dir, "log")))(w)
 	w.Cleanup(func() {
 		text, _ := os.ReadFile(log.Name())
