@@ -22,8 +22,7 @@ import (
 func (h *host) beside(name string) (other *host, at func(...string) string) {
 	w := h.w
 	w.Helper()
-	namespace := hosttest.NewNamespace(w, "")
-	image := hosttest.Mkfs(w, "ext4", 96)
+	namespace, image := hosttest.NewNamespace(w, ""), hosttest.Mkfs(w, "ext4", 96)
 	script := fmt.Sprintf("umount %[1]s && mount -t %[2]s -o loop,nosuid,nodev %[3]s %[1]s && chmod 0700 %[1]s", h.mount, image.Type, image.File)
 	namespace.Run("sh", "-c", script)
 	other = &host{w: w, node: w.Namespace + "-" + name, mount: h.mount}

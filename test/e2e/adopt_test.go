@@ -69,8 +69,7 @@ func (h *host) everySystem() []*corev1.PersistentVolume {
 func TestAdopt(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a").aliased(allPeers()...).run()
-	volumes := h.everySystem()
-	before := h.tree()
+	volumes, before := h.everySystem(), h.tree()
 	story := &story{h: h, volumes: volumes}
 	story.adopt("--dry-run")
 	if got := h.tree(); !slices.Equal(got, before) {

@@ -43,8 +43,7 @@ func TestStateDirectoryHangs(t *testing.T) {
 	h := w.newHost("a").serving()
 	fs := hungfs.Mount(t, h.Path("state"))
 	h.run()
-	admin := w.killer().kubeconfig()
-	class := w.Class("c", immediate)
+	admin, class := w.killer().kubeconfig(), w.Class("c", immediate)
 	h.made("before", class)
 	ready, checks := h.records("NotReady"), h.records("ChecksStandStill")
 	// The configuration is read again meanwhile, and asks for the directory.

@@ -96,8 +96,7 @@ func TestAliasRefusals(t *testing.T) {
 // a pod, and the pool's reclaim policy in place of the class's. The reserve keeps the filesystem
 // from being filled.
 func TestSingleNode(t *testing.T) {
-	w := newEnvironment(t)
-	dir := hosttestDir(t, "volumes")
+	w, dir := newEnvironment(t), hosttestDir(t, "volumes")
 	h := w.newHost("a", "[pool.plain]\npath = \""+dir+"\"\nrequire_mount = false\nreserve = \"1Ti\"\nreclaim_policy = \"Retain\"").aliased("hostpath")
 	h.call("prepare", "plain").Ends(0)
 	h.run()

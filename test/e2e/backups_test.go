@@ -65,8 +65,7 @@ func (h *host) backups(program string) *backups {
 	h.w.Helper()
 	b := &backups{host: h, dir: hosttest.Dir(h.w), program: program}
 	h.w.Must(os.WriteFile(filepath.Join(b.dir, "password"), []byte("secret\n"), 0o600))
-	call := h.Command("...")
-	script := "#!/bin/sh\nexec env"
+	call, script := h.Command("..."), "#!/bin/sh\nexec env"
 	for _, v := range call.Env {
 		if strings.HasPrefix(v, "STATE_DIRECTORY=") || strings.HasPrefix(v, "RUNTIME_DIRECTORY=") {
 			script += " '" + v + "'"

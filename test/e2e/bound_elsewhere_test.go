@@ -11,8 +11,7 @@ import (
 // volume that was kept for it. The empty directory goes, and so does what was promised for it.
 func TestBoundElsewhereBeforeItsObject(t *testing.T) {
 	w := newEnvironmentUnbound(t)
-	h := w.newHost("a").run()
-	class := w.Class("c", wait)
+	h, class := w.newHost("a").run(), w.Class("c", wait)
 	pv := w.made(w.claim("data", class, "1Mi", annotate(selectedNode, h.node)))
 	h.stop()
 	w.ForceOff(pv.Name)

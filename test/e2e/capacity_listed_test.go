@@ -16,8 +16,7 @@ import (
 // without a restart.
 func TestClassThatThePoliciesDoNotList(t *testing.T) {
 	w := withDriver(t)
-	h := w.newHost("a").run()
-	class := w.Class("listed", wait)
+	h, class := w.newHost("a").run(), w.Class("listed", wait)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
 	w.awaitCompared(class, h.node)
 	lists := w.deniesOf("storage.k8s.io", "csistoragecapacities", admissionv1.Create,

@@ -148,8 +148,7 @@ func TestSchedulerKnowsTheCapacity(t *testing.T) {
 // node publishes any more nothing is compared.
 func TestNodeThatPublishesNothing(t *testing.T) {
 	w := withDriver(t)
-	class := w.Class("c", wait)
-	silent := w.newHost("silent").quiet().run()
+	class, silent := w.Class("c", wait), w.newHost("silent").quiet().run()
 	speaks := w.newHost("speaks").run()
 	w.Eventually("the scheduler compares", w.compared)
 	w.awaitPublished(class, func(all map[string]int64) bool { return len(all) == 2 && all[""] > 1<<40 && all[speaks.node] > 0 })
@@ -267,8 +266,7 @@ func TestFitsOnNoNode(t *testing.T) {
 // room.
 func TestMistakenClassThatWaits(t *testing.T) {
 	w := withDriver(t)
-	h := w.newHost("a").run()
-	class := w.Class("right", wait)
+	h, class := w.newHost("a").run(), w.Class("right", wait)
 	w.awaitPublished(class, func(all map[string]int64) bool { return all[h.node] > 60 })
 	w.awaitCompared(class, h.node)
 	for key, told := range map[string]struct{ value, reason, says string }{

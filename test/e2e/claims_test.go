@@ -21,8 +21,7 @@ const (
 func TestWaitForFirstConsumer(t *testing.T) {
 	w, h := running(t)
 	class := w.Class("c", wait)
-	claim := w.wanted("data", class, "10Mi", h.node)
-	pv := w.Bound("data")
+	claim, pv := w.wanted("data", class, "10Mi", h.node), w.Bound("data")
 
 	if want := "pvc-" + string(claim.UID); pv.Name != want {
 		t.Errorf("the volume is named %s, want %s", pv.Name, want)
@@ -52,8 +51,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	w, h := running(t)
 	w.newHost("b") // on a single node each access mode is accepted
-	group := "example.com"
-	block := corev1.PersistentVolumeBlock
+	group, block := "example.com", corev1.PersistentVolumeBlock
 	cases := []struct {
 		name    string
 		params  []string
@@ -100,8 +98,7 @@ func TestRefusals(t *testing.T) {
 // What is made or removed while volumes reads pool and API is not called lost or orphaned.
 func TestVolumesWhileClaimsComeAndGo(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a").quiet().run()
-	class := w.Class("c", immediate)
+	h, class := w.newHost("a").quiet().run(), w.Class("c", immediate)
 	going, calls := make(chan struct{}), make(chan int)
 	go func() {
 		n := 0

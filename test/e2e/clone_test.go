@@ -111,8 +111,7 @@ func TestCloneGoesToItsSource(t *testing.T) {
 
 // Each source that cannot be cloned is told on the claim, and one that comes later is cloned then.
 func TestCloneRefusals(t *testing.T) {
-	w := newEnvironment(t)
-	second := hosttestDir(t, "second")
+	w, second := newEnvironment(t), hosttestDir(t, "second")
 	h := w.newHost("a", "clones = \"copy\"\ndefault = true", fmt.Sprintf("[pool.second]\npath = %q\nrequire_mount = false\nclones = \"copy\"\n", second))
 	h.call("prepare", "second").Ends(0)
 	h.run()

@@ -91,8 +91,7 @@ const renewedBy = "\nhostpath_provisioner_credential_renewed_by_timestamp_second
 // or to nothing.
 func (w *environment) token(node string, hours int64, bound bool) []byte {
 	w.Helper()
-	object := getIn(w, w.nodes(), node)
-	seconds := hours * 60 * 60
+	object, seconds := getIn(w, w.nodes(), node), hours*60*60
 	accounts := w.Client().CoreV1().ServiceAccounts("hostpath-provisioner")
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds}}

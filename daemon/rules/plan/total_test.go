@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -51,7 +50,7 @@ func calls[F, V any](t *testing.T, rule func(F) (V, bool), facts F) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
-			t.Error(fmt.Sprintf("%s: %v", runtime.FuncForPC(reflect.ValueOf(rule).Pointer()).Name(), r))
+			t.Errorf("%s: %v", runtime.FuncForPC(reflect.ValueOf(rule).Pointer()).Name(), r)
 		}
 	}()
 	rule(facts)
