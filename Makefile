@@ -66,9 +66,13 @@ SOURCES := cmd daemon hostcheck selinux systemd packaging docs test
 test: deps build $(BUILD)/prove $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus ## everything that must pass to land
 	@BUILT=yes sh test/groups.sh lint shape alerts unit,sanity,try-crash+e2e,try-storm,try-hang,try-hostile
 
+# Tests of which each costs more than half a minute of processor time: what fifty nodes and a hundred megabytes of claims
+# cost, and the policies of an earlier version.
+NIGHTLY := ^(TestFiftyNodes|TestMemoryOfPendingClaims|TestEarlierForm)$$
+
 .PHONY: nightly
-nightly: deps ## what searches at random or takes long, in turn: the other trials, fuzzing, the worlds of the model, the race detector
-	@sh test/groups.sh try-chaos try-soak fuzz test-worlds race
+nightly: deps ## what searches at random or takes long, in turn: the other trials, fuzzing, the worlds of the model, the race detector, crash
+	@sh test/groups.sh try-chaos try-soak fuzz test-worlds race test-crash
 
 quick: lint shape ## what touches no API server and waits for nothing long, for a change under way
 	@$(GO) test $(GOFLAGS) $(PURE)
@@ -107,11 +111,11 @@ HOST   = $$($(LIST) | grep -E '$(TOUCH)' | cut -d ' ' -f 1 | grep -v -e /test/e2
 unit: build $(BUILD)/controlplane
 	@echo "testing the packages"
 	@$(RERUN) $(GOFLAGS) $(PURE) && pure=passed; \
-		$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -p 3 $(HOST) && [ "$$pure" ]
+		$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -p 3 -skip '$(NIGHTLY)' $(HOST) && [ "$$pure" ]
 
 e2e: build $(BUILD)/controlplane $(BUILD)/kubectl $(BUILD)/prometheus
 	@echo "testing the daemon against a real API server and real filesystems"
-	@$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -parallel 6 $(KINDS) ./test/e2e ./test/everynode
+	@$(RERUN) $(GOFLAGS) -count=1 -timeout 60m -parallel 6 -skip '$(NIGHTLY)' $(KINDS) ./test/e2e ./test/everynode
 
 .PHONY: client
 client: $(BUILD)/controlplane # the daemon's own requests and watches
@@ -273,9 +277,9 @@ test-model: build $(BUILD)/prove ## every order of events in small worlds, as de
 	@$(BUILD)/prove model $(MODELFLAGS)
 
 .PHONY: test-worlds
-test-worlds: build $(BUILD)/controlplane ## what make test does a part of, whole: each world of the model, orders of policies, moments to be killed at
+test-worlds: build $(BUILD)/controlplane ## what make test does a part of, whole: each world of the model, orders of policies, moments to be killed at; fifty nodes
 	@HOSTPATH_WORLDS=whole $(GO) test $(GOFLAGS) -count=1 -timeout 60m -skip '^(TestServer|TestFilesystems)' ./test/model
-	@HOSTPATH_WORLDS=whole $(GO) test $(GOFLAGS) -count=1 -timeout 60m -run '^(TestOrders|TestAdoptFromCSIKilled)$$' ./test/identity ./test/e2e
+	@HOSTPATH_WORLDS=whole $(GO) test $(GOFLAGS) -count=1 -timeout 60m -p 1 -run '^(TestOrders|TestAdoptFromCSIKilled)$$|$(NIGHTLY)' ./test/identity ./test/e2e ./test/everynode
 
 # MODELFLAGS: -for 10m, -seed N for the first order's, -worlds every.
 .PHONY: test-model-real

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/daemon/rules/plan"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
+	"github.com/hostpath-provisioner/hostpath-provisioner/test/rig"
 )
 
 // plane is the real control plane that all tests of this package share; scratch is a directory that
@@ -164,8 +165,8 @@ func eventually(t *testing.T, what string, condition func() bool) {
 
 func eventuallyWithin(t *testing.T, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for began := time.Now(); !condition(); time.Sleep(rig.Pause(began)) {
+		if time.Since(began) > limit {
 			t.Fatalf("%s: not within %s", what, limit)
 		}
 	}

@@ -246,7 +246,7 @@ func Trial() harness.Trial {
 	var o options
 	all := regexp.MustCompile("")
 	return harness.Trial{
-		Name: name, Short: "points=2 records=1 tries=3 kills=30", Timeout: 45 * time.Second,
+		Name: name, Short: "points=1 records=1 tries=3 kills=15", Timeout: 45 * time.Second,
 		Does: `Kills the daemon before each system call with which it changes something or talks to the API, in
 every operation and every recovery, starts it again and compares the state.`,
 		Flags: func(flags *flag.FlagSet) {

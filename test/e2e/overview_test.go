@@ -30,9 +30,11 @@ func TestOverview(t *testing.T) {
 		hosts = append(hosts, w.newHost(fmt.Sprint("well-", i)).run())
 	}
 	well, unmounted, cordoned, stopped := hosts[0], hosts[1], hosts[2], hosts[3]
+	var all []string
 	for _, h := range hosts {
-		well.shows(admin, "nodes", h.node+" ")
+		all = append(all, h.node+" ")
 	}
+	well.shows(admin, "nodes", all...)
 	hosttest.Unmount(w, unmounted.mount)
 	cordoned.cordons("cordon", "cordoned")
 	w.Must(stopped.Signal(syscall.SIGSTOP))

@@ -14,10 +14,10 @@ import (
 // exploredStates and exploredWorlds are what the tests of this process explored.
 var exploredStates, exploredWorlds int
 
-// seeded is how many states of each world every change is tried with, less than a minute for all
+// seeded is how many states of each world every change is tried with, half a minute for all
 // worlds on two processors. With HOSTPATH_WORLDS=whole (make test-worlds, make mutants) it is as
 // many as the world says.
-const seeded = 5_000
+const seeded = 2_500
 
 // TestWorlds explores the small worlds whole, and of the others a part. The command goes further.
 func TestWorlds(t *testing.T) {

@@ -309,7 +309,7 @@ func (d *Daemon) Log() string {
 }
 
 // Pause is how long to wait before the next check of a condition that is awaited since then: a tenth
-// of that time, from 5 ms to 250 ms, so that a long wait leaves the processors to others.
+// of that time, from 5 ms to 500 ms, so that a long wait leaves the processors to others.
 func Pause(since time.Time) time.Duration {
-	return min(max(time.Since(since)/10, 5*time.Millisecond), 250*time.Millisecond)
+	return min(max(time.Since(since)/10, 5*time.Millisecond), 500*time.Millisecond)
 }
