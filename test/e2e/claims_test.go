@@ -49,8 +49,9 @@ func TestWaitForFirstConsumer(t *testing.T) {
 
 // Each refusal is explained on the claim, the claim stays Pending and the disk is untouched.
 func TestRefusals(t *testing.T) {
-	w, h := running(t)
+	w := newEnvironment(t)
 	w.newHost("b") // on a single node each access mode is accepted
+	h := w.newHost("a").run()
 	group, block := "example.com", corev1.PersistentVolumeBlock
 	cases := []struct {
 		name    string

@@ -72,8 +72,7 @@ func TestStateDirectoryLost(t *testing.T) {
 	w, h, class := oneHost(t)
 	one := h.made("one", class)
 	w.Must(os.RemoveAll(h.Path("state")))
-	two := h.made("two", class)
-	second := h.twin(h.config())
+	two, second := h.made("two", class), h.twin(h.config())
 	w.Must(os.MkdirAll(h.Path("state"), 0o700)) // or the daemon has made it
 	w.Must(os.RemoveAll(second.Path("state")))
 	w.Must(os.Symlink(h.Path("state"), second.Path("state")))
@@ -142,8 +141,7 @@ func (h *host) tellsFull(what, looks string) {
 	w.Must(h.Signal(syscall.SIGHUP))
 	w.Must(h.WaitReady(w.Soon(), 2))
 	alerts := map[string]string{"blocks": "PoolFull", "inodes": "PoolInodes"}
-	full := h.records(alerts[what])
-	empty := h.fill(what, 0)
+	full, empty := h.records(alerts[what]), h.fill(what, 0)
 	hosttest.Mount(w, "-t", "tmpfs", "none", looks) // makes the daemon look
 	w.Must(h.WaitStatus(w.Soon(), "full"))
 	full.Fires()

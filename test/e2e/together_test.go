@@ -94,10 +94,10 @@ func TestClaimsOfAPod(t *testing.T) {
 // do not fit there together are given back.
 func TestClaimsOfAPodOnSeveralDisks(t *testing.T) {
 	w := newEnvironment(t)
+	w.newHost("b") // where it is the only node nothing is given back
 	s := w.newDisks("", 32, 32, 32)
 	s.run()
-	class := w.Class("c", wait, fixture.Parameters("pool", "fast"))
-	names := numbered("data", 4)
+	class, names := w.Class("c", wait, fixture.Parameters("pool", "fast")), numbered("data", 4)
 	for _, name := range names {
 		w.claim(name, class, "20Mi")
 	}

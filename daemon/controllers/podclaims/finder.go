@@ -54,6 +54,7 @@ type Finder struct {
 // look is one list of a namespace's pods.
 type look struct {
 	began time.Time
+	ended time.Time
 	pods  map[string][]Pod // by claim
 	err   error
 }
@@ -78,15 +79,17 @@ func (f *Finder) Run(ctx context.Context) {
 	}
 }
 
-// Using returns the pods that use a claim, as they were after a moment. known is false as long as
-// they have to be listed for that: ask again. Where pods may not be listed there are none.
+// Using returns the pods that use a claim, as they were after a moment, and 10 seconds ago at most:
+// another pod may use the claims of one that is gone. known is false as long as they have to be
+// listed for that: ask again. Where pods may not be listed there are none.
 func (f *Finder) Using(namespace, claim string, after time.Time) (pods []Pod, known bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if time.Since(f.denied) < again {
 		return nil, true, nil
 	}
-	if last, is := f.looks[namespace]; is && last.began.After(after) {
+	if last, is := f.looks[namespace]; is && last.began.After(after) &&
+		time.Since(last.ended) <= kept {
 		if last.err != nil {
 			delete(f.looks, namespace) // the next one asks again
 		}
@@ -142,6 +145,7 @@ func (f *Finder) look(ctx context.Context, namespace string) {
 			}
 		}
 	})
+	l.ended = time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if apierrors.IsForbidden(l.err) {

@@ -120,6 +120,15 @@ func TestUsing(t *testing.T) {
 		if pods, err := ask("a", "none"); err != nil || len(pods) != 0 || len(s.asked) != 2 {
 			t.Errorf("%+v, %v; asked %q", pods, err, s.asked)
 		}
+		before := time.Now().Add(-time.Second)
+		time.Sleep(kept - time.Second)
+		if _, known, _ := f.Using("a", "x", before); !known {
+			t.Error("asked again at once")
+		}
+		time.Sleep(2 * time.Second)
+		if _, known, _ := f.Using("a", "x", before); known {
+			t.Error("the pods of before, of which some are gone, are used for ever")
+		}
 		for i := range 2 * mostLooks {
 			if _, err := ask(fmt.Sprint("n", i), "x"); err != nil {
 				t.Fatal(err)
