@@ -156,8 +156,7 @@ func (h *host) tellsFull(what, looks string) {
 func (h *host) asksForTheLast(try, class, looks string, fill func() (empty func())) (told string) {
 	w := h.w
 	w.Helper()
-	victim := h.made("victim-"+try, class)
-	empty := fill()
+	victim, empty := h.made("victim-"+try, class), fill()
 	claim := w.claim("c-"+try, class, "1Ki", annotate(provisionOnNode, h.node))
 	if told = w.boundOrTold(claim.Name, claim, "ProvisioningFailed", "PoolClosed", "NotEnoughSpace"); told != "" {
 		h.wantTree(pool.Of(victim.Name)...) // nothing half-made, between two tries
@@ -221,8 +220,7 @@ func (h *host) fill(what string, room int) (empty func()) {
 func TestPoolDirectoryReplaced(t *testing.T) {
 	w := newEnvironment(t)
 	h := w.newHost("a")
-	sub := filepath.Join(h.mount, "sub")
-	config := h.config()
+	sub, config := filepath.Join(h.mount, "sub"), h.config()
 	was := fmt.Sprintf("[pool.fast]\npath = %q", h.mount)
 	w.Must(h.Configure(strings.Replace(config, was, fmt.Sprintf("[pool.sub]\npath = %q\nmount_point = %q", sub, h.mount), 1)))
 	h.call("prepare", "sub").Ends(0)

@@ -65,8 +65,7 @@ func TestDashboard(t *testing.T) {
 func (h *host) eventful() {
 	w := h.w
 	w.Helper()
-	s := w.snapshots()
-	class := w.Class("c", immediate, fixture.Expandable)
+	s, class := w.snapshots(), w.Class("c", immediate, fixture.Expandable)
 	origin := h.made("data", class)
 	w.grow("2Mi")
 	s.take("snap", origin)

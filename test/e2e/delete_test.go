@@ -136,8 +136,7 @@ func TestForgedVolumes(t *testing.T) {
 // foreign, whatever the object says. When it is taken away, the object goes without a restart.
 func TestUnrecordedDirectoryIsForeign(t *testing.T) {
 	w, h, class := servingHost(t)
-	pv := h.made("data", class)
-	trouble := h.records("VolumeTrouble")
+	pv, trouble := h.made("data", class), h.records("VolumeTrouble")
 	w.Must(os.Remove(filepath.Join(h.ours("volumes"), pv.Name+".json")))
 	w.DeleteClaim("data")
 	w.event(pv, "NotRecorded")

@@ -96,8 +96,7 @@ func claimsOfDisks() int {
 // what is left on the open ones differs by less than a tenth, the scheduler is told the largest
 // volume that fits, and a refusal names each disk. Expansions and clones stay on their disk.
 func TestSeveralDisks(t *testing.T) {
-	w := withDriver(t)
-	n := claimsOfDisks()
+	w, n := withDriver(t), claimsOfDisks()
 	var mib []int
 	for i := range 12 {
 		mib = append(mib, 20+n/8+2*(i%4)*n/100)
@@ -108,8 +107,7 @@ func TestSeveralDisks(t *testing.T) {
 	}
 	s.run()
 	class := w.Class("c", immediate, fixture.Parameters("pool", "fast"), fixture.Expandable)
-	published := w.Class("published", wait)
-	names := numbered("data", n)
+	published, names := w.Class("published", wait), numbered("data", n)
 	for _, name := range names {
 		w.claim(name, class, "1Mi")
 	}
