@@ -23,7 +23,6 @@ import (
 // place looks at the pools that a claim's class leads to, and puts its volume into one of them. The
 // handle that it returns is that pool's.
 func (c *claims) place(ctx context.Context, f *plan.ClaimFacts, pools []plan.Pool) disk.Handle {
-	pv := plan.VolumeName(f.Claim)
 	handles := make([]disk.Handle, len(pools))
 	f.Disks = make([]plan.Disk, len(pools))
 	for i, pool := range pools {
@@ -33,9 +32,13 @@ func (c *claims) place(ctx context.Context, f *plan.ClaimFacts, pools []plan.Poo
 		handles[i] = h
 		f.Disks[i] = plan.Disk{
 			Pool: pool, Closed: w.elector.Blocked(why), Held: reason == plan.ReasonPoolInUse,
-			Cordoned: reason == plan.ReasonCordoned, Room: h.RoomFor(pv), Has: h.Promised(pv),
+			Cordoned: reason == plan.ReasonCordoned,
 		}
+		h.Room() // counted before the lock is held
 	}
+	c.placing.Lock() // what is promised a pod until one of its claims does not fit is not seen
+	c.rooms(f)
+	c.placing.Unlock()
 	chosen := f.Place()
 	f.Silent = c.workers[f.Pool.Name].elector.Role() == leadership.Standby
 	return handles[chosen]

@@ -3,13 +3,11 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/cluster"
 	"github.com/hostpath-provisioner/hostpath-provisioner/test/fixture"
@@ -104,13 +102,7 @@ func TestClaimsOfAPodOnSeveralDisks(t *testing.T) {
 		w.claim(name, class, "20Mi")
 	}
 	w.pod("four", []string{s.node}, names...)
-	// Two that are decided on at once may say at first what the other one's look leaves.
-	of := metav1.ListOptions{FieldSelector: "involvedObject.name=data-3,reason=NotEnoughSpace,type=Warning"}
-	w.Eventually("data-3 is told of all four", func() bool {
-		return slices.ContainsFunc(listIn(w, w.events(), of).Items, func(e corev1.Event) bool {
-			return strings.Contains(e.Message, "the claims of pod four request 80.0 MiB together")
-		})
-	})
+	w.refused(w.get("data-3"), "NotEnoughSpace", "the claims of pod four request 80.0 MiB together")
 	if made := s.holding("pvc-"); len(made) > 0 {
 		t.Errorf("made: %q", made)
 	}
