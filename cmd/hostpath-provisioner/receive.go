@@ -100,7 +100,7 @@ func (p *program) receive(ctx context.Context, cfg config.Config, pool config.Po
 		return nil
 	}
 	if err := r.Finish(ctx); err != nil {
-		return fmt.Errorf("volume %s is whole in pool %s, and its objects are not: %w",
+		return fmt.Errorf("volume %s is whole in pool %s, and is not made in the cluster: %w",
 			printable(is.PV), pool.Name, err)
 	}
 	if begun.Record.Moving == "" {

@@ -279,9 +279,9 @@ func (s *survey) makes(ctx context.Context, o AnewOptions, pv string) error {
 	return o.claims(ctx, now)
 }
 
-// claims makes the claim that a volume's object waits for. One that came meanwhile Kubernetes binds
-// to it; with one that is gone again the object is Released, and the claim that was asked for is
-// not there. A slow kube-controller-manager binds to claims that were deleted before the object was
+// claims makes the claim that a volume's object waits for. Kubernetes binds one that came meanwhile
+// to it. If that one was deleted, the object is Released, and the claim that was asked for does not
+// exist. A slow kube-controller-manager binds to claims that were deleted before the object was
 // made (pkg/controller/volume/persistentvolume, pv_controller.go, syncUnboundClaim: from its cache).
 func (o AnewOptions) claims(ctx context.Context, v *corev1.PersistentVolume) error {
 	ref := v.Spec.ClaimRef
@@ -290,12 +290,12 @@ func (o AnewOptions) claims(ctx context.Context, v *corev1.PersistentVolume) err
 	case err != nil:
 		return err
 	case there != nil && there.DeletionTimestamp != nil:
-		return fmt.Errorf("claim %s/%s is being deleted: call this again once it is gone",
-			ref.Namespace, ref.Name)
+		return fmt.Errorf("claim %s/%s of PersistentVolume %s is being deleted: call this again "+
+			"once it is gone", ref.Namespace, ref.Name, v.Name)
 	case ref.UID != "" && (there == nil || there.UID != ref.UID):
-		return fmt.Errorf("its object was bound to a claim %s/%s that was deleted meanwhile: call "+
-			"this again once the object is gone, or its spec.claimRef.uid is removed",
-			ref.Namespace, ref.Name)
+		return fmt.Errorf("PersistentVolume %s was bound to a claim %s/%s that was deleted "+
+			"meanwhile: call this again once it is gone, or its spec.claimRef.uid is removed",
+			v.Name, ref.Namespace, ref.Name)
 	case there != nil:
 		return nil
 	}

@@ -34,7 +34,7 @@ const unscheduled = "spec.nodeName=,status.phase=Pending"
 const (
 	between = 100 * time.Millisecond // two lists
 	again   = time.Minute            // after the API server forbade one
-	kept    = 10 * time.Second       // what a list had
+	kept    = 10 * time.Second       // how long a list is used
 
 	mostPods  = 4    // that are known of one claim
 	mostNames = 4096 // of claims that are held of a list: up to 1 MiB
