@@ -221,19 +221,28 @@ func (r results) again() bool {
 // args are those for a second try of the package: all its tests but those that passed. So a test
 // that ended the process takes none with it.
 func (p *result) args(first []string) []string {
-	var args []string
+	var args, skipped []string
 	for i, arg := range first {
+		if i > 0 && first[i-1] == "-skip" {
+			skipped = append(skipped, arg)
+			continue
+		}
 		if !strings.HasPrefix(arg, "-") && !(i > 0 && takesValue(first[i-1])) {
 			break
 		}
-		args = append(args, arg)
+		if arg != "-skip" { // the last one alone counts
+			args = append(args, arg)
+		}
 	}
 	names := make([]string, 0, len(p.passed))
 	for _, name := range p.passed {
 		names = append(names, regexp.QuoteMeta(name))
 	}
 	if len(names) > 0 {
-		args = append(args, "-skip", "^("+strings.Join(names, "|")+")$")
+		skipped = append(skipped, "^("+strings.Join(names, "|")+")$")
+	}
+	if len(skipped) > 0 {
+		args = append(args, "-skip", strings.Join(skipped, "|"))
 	}
 	return append(args, p.name)
 }
