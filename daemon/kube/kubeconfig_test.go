@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -251,6 +253,37 @@ func TestCredentialIsRefused(t *testing.T) {
 	c.health.recovered("claims")
 	write(t, kubeconfig, string(text))
 	must(t, receive(t, told))
+}
+
+// A token that the API server ceases to accept between two requests is not accepted.
+func TestJudgedWhileRefused(t *testing.T) {
+	t.Parallel()
+	node := bindingOf(t, bound(t, "judged", false)) // its namespace has the same name
+	account := metav1.ObjectMeta{Name: component}
+	_, err := plane.Client().CoreV1().ServiceAccounts(node).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: account}, metav1.CreateOptions{})
+	must(t, err)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, plane.ServiceAccountKubeconfig(t.Context(), node, component, node, kubeconfig))
+	c, w := newClient(t, Options{Kubeconfig: kubeconfig, Namespace: node,
+		Self: plan.Self{Node: node}})
+	was, err := c.Judge(t.Context(), c, time.Now())
+	if must(t, err); was != "" {
+		t.Fatalf("%q", was)
+	}
+	w.intercept(func(r *http.Request) (*http.Response, error) {
+		if !strings.Contains(r.URL.Path, "/nodes/") {
+			return nil, nil
+		}
+		body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}`
+		return &http.Response{StatusCode: http.StatusUnauthorized, Request: r,
+			Header: http.Header{"Content-Type": {"application/json"}},
+			Body:   io.NopCloser(strings.NewReader(body))}, nil
+	})
+	unfit, err := c.Judge(t.Context(), c, time.Now())
+	if err != nil || unfit != "the API server does not accept its token" {
+		t.Errorf("%q, %v", unfit, err)
+	}
 }
 
 // bindingOf is the Node that a kubeconfig's token is bound to.
