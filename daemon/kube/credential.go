@@ -281,7 +281,7 @@ func (c *Client) Judge(ctx context.Context, own *Client, now time.Time) (unfit s
 	}
 	object, err := c.GetNode(ctx, node)
 	switch {
-	case apierrors.IsUnauthorized(err) && c == own: // a server accepts a token for 10 s more (TokenSuccessCacheTTL)
+	case apierrors.IsUnauthorized(err) && c == own: // it was accepted for 10 s more (TokenSuccessCacheTTL)
 		return "the API server does not accept its token", nil
 	case err != nil && !(apierrors.IsForbidden(err) && c == own): // what an identity may is reviewed by Lacks
 		return "", err

@@ -369,8 +369,7 @@ func TestForgetNodeShared(t *testing.T) {
 // kubeconfigs and the flags that kubectl takes, with all its commands.
 func TestKubectlPlugin(t *testing.T) {
 	w := newEnvironment(t)
-	h := w.newHost("a")
-	dir := hosttestDir(t, "plugin")
+	h, dir := w.newHost("a"), hosttestDir(t, "plugin")
 	plugin := filepath.Join(dir, "kubectl-hostpath")
 	w.Must(os.Symlink(h.Command().Path, plugin))
 	raw := need(clientcmd.LoadFromFile(w.Kubeconfig()))(w)

@@ -260,8 +260,7 @@ func (h *host) strange(volumes []string) {
 	h.w.Helper()
 	for i, pv := range volumes {
 		file := h.ours("volumes/" + pv + ".json")
-		text := need(os.ReadFile(file))(h.w)
-		uid := strings.TrimPrefix(pv, "pvc-")
+		text, uid := need(os.ReadFile(file))(h.w), strings.TrimPrefix(pv, "pvc-")
 		stranger := string("12"[i]) + uid[1:]
 		if stranger == uid {
 			stranger = string("ab"[i]) + uid[1:]
@@ -343,13 +342,11 @@ func (w *environment) oldRights(h *host) {
 // A filesystem of the network is refused by its type: by prepare, check and the daemon, until scope
 // says that other nodes have it, or exclusive that none does.
 func TestNetworkFilesystem(t *testing.T) {
-	w := newEnvironment(t)
-	mount := hosttest.MountPoint(t)
+	w, mount := newEnvironment(t), hosttest.MountPoint(t)
 	hungfs.MountAs(t, mount, "fuse.sshfs", "root@files:/export")
 	h := w.hostAt(mount, "a", "exclusive = true").joins().run()
 	h.emptyAndFull()
-	volumes := h.tree()
-	text := h.config()
+	volumes, text := h.tree(), h.config()
 	h.reload(strings.Replace(text, "exclusive = true", "", 1))
 	h.wantClosed("NetworkFilesystem", "(fuse.sshfs, root@files:/export) can be mounted on other nodes, too")
 	for _, command := range []string{"prepare", "check"} {

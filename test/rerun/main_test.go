@@ -31,6 +31,9 @@ func TestSteady(t *testing.T) { t.Parallel(); count("steady") }
 func TestNightly(t *testing.T) { t.Fatal("it is skipped in each try") }
 `
 
+// call skips one test, which fails, in each try.
+var call = []string{"-count=1", "-timeout", "1m", "-skip", "^(TestNightly)$", "."}
+
 func TestRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		tests string
@@ -70,7 +73,7 @@ func TestRun(t *testing.T) {
 			kept := filepath.Join(t.TempDir(), "unstable")
 			t.Setenv("UNSTABLE", kept)
 			var out strings.Builder
-			if pass := run(&out, []string{"-count=1", "-timeout", "1m", "-skip", "^(TestNightly)$", "."}); pass != c.pass {
+			if pass := run(&out, call); pass != c.pass {
 				t.Errorf("it reports %v", pass)
 			}
 			wantInOrder(t, out.String(), c.says)
@@ -114,7 +117,7 @@ func TestOnce(t *testing.T) { if count("once") == 1 { t.Fatal("the first time") 
 	}
 	t.Setenv("RESULTS", "results")
 	t.Setenv("UNSTABLE", "")
-	if !run(io.Discard, []string{"-count=1", "-timeout", "1m", "-skip", "^(TestNightly)$", "."}) {
+	if !run(io.Discard, call) {
 		t.Error("it does not pass")
 	}
 	const want = "skip\tflaky\tTestNotHere\tit is of another version\nfail\tflaky\tTestOnce\t\n" +
